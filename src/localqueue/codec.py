@@ -1,0 +1,203 @@
+"""How a value becomes bytes. One canonical JSON encoder, with limits, and a checksum over the result."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from localqueue.checks import check_count
+from localqueue.errors import DamagedMessage, InvalidMessage, InvalidMessageType
+
+LARGEST_VALUE = 16 * 1024 * 1024
+DEEPEST_VALUE = 100
+MOST_HEADERS = 64
+LARGEST_HEADERS = 16 * 1024
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
+).encode
+_decode = json.JSONDecoder().decode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+).encode
+
+
+class Codec(Protocol):
+    """Turns values into bytes and back. ``id`` is kept with the message and chooses the decoder."""
+
+    @property
+    def id(self) -> str: ...
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes to store; InvalidMessage when the value cannot be kept faithfully."""
+
+    def decode(self, body: bytes) -> Any:
+        """The value again; DamagedMessage when these bytes cannot come from ``encode``."""
+
+    def fingerprint(self, value: Any, body: bytes) -> int:
+        """Equal for equal values, whatever the order of their keys."""
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCodec:
+    """JSON as UTF-8 without NaN, Infinity or lone surrogates; at most this large and this deep.
+
+    Tuples come back as lists and other keys as strings, as JSON has it. Keys keep their order.
+    """
+
+    max_bytes: int = LARGEST_VALUE
+    max_depth: int = DEEPEST_VALUE
+
+    def __post_init__(self) -> None:
+        check_count("max_bytes", self.max_bytes, least=1)
+        check_count("max_depth", self.max_depth, least=1)
+
+    @property
+    def id(self) -> str:
+        return "json"
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            body = _encode(value).encode()
+        except UnicodeEncodeError:
+            raise InvalidMessage(
+                "queue values must be JSON-serializable: a string holds a lone surrogate,"
+                " which is not text"
+            ) from None
+        except (TypeError, ValueError) as error:
+            raise InvalidMessage(f"queue values must be JSON-serializable: {error}") from error
+        except RecursionError:
+            raise InvalidMessage(
+                f"queue values may be nested at most {self.max_depth} levels deep"
+            ) from None
+        if len(body) > self.max_bytes:
+            raise InvalidMessage(
+                f"the value is {len(body):,} bytes as JSON; at most {self.max_bytes:,} can be stored"
+            )
+        # A value cannot be deeper than it has brackets, so most are passed without a walk.
+        if (
+            body.count(b"[") + body.count(b"{") > self.max_depth
+            and _depth(value, self.max_depth) > self.max_depth
+        ):
+            raise InvalidMessage(f"queue values may be nested at most {self.max_depth} levels deep")
+        return body
+
+    def decode(self, body: bytes) -> Any:
+        try:
+            return _decode(str(body, "utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DamagedMessage(f"the stored value is not JSON: {error}") from error
+
+    def fingerprint(self, value: Any, body: bytes) -> int:
+        try:
+            return zlib.crc32(_encode_sorted(value).encode())
+        except TypeError:  # keys of mixed types have no order
+            return zlib.crc32(body)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"type": self.id, "max_bytes": self.max_bytes, "max_depth": self.max_depth}
+
+
+@dataclass(frozen=True, slots=True)
+class BytesCodec:
+    """Values are bytes already and are stored as they are."""
+
+    max_bytes: int = LARGEST_VALUE
+
+    def __post_init__(self) -> None:
+        check_count("max_bytes", self.max_bytes, least=1)
+
+    @property
+    def id(self) -> str:
+        return "bytes"
+
+    def encode(self, value: Any) -> bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise InvalidMessageType(
+                f"a queue with BytesCodec takes bytes, not {type(value).__name__}"
+            )
+        body = bytes(value)
+        if len(body) > self.max_bytes:
+            raise InvalidMessage(
+                f"the value is {len(body):,} bytes; at most {self.max_bytes:,} can be stored"
+            )
+        return body
+
+    def decode(self, body: bytes) -> bytes:
+        return body
+
+    def fingerprint(self, value: Any, body: bytes) -> int:
+        return zlib.crc32(body)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"type": self.id, "max_bytes": self.max_bytes}
+
+
+JSON_CODEC = JsonCodec()
+BYTES_CODEC = BytesCodec()
+_KNOWN: dict[str, Codec] = {"json": JSON_CODEC, "bytes": BYTES_CODEC}
+
+
+def decoder(codec_id: str, own: Codec) -> Codec:
+    """The codec that reads messages of this id: the queue's own, or one that everybody has."""
+    if codec_id == own.id:
+        return own
+    try:
+        return _KNOWN[codec_id]
+    except KeyError:
+        raise DamagedMessage(
+            f"the message was written with the codec {codec_id!r}; give the queue that codec"
+        ) from None
+
+
+def encode_headers(headers: Mapping[str, str] | None) -> bytes | None:
+    """Headers as canonical JSON: text to text, few and small."""
+    if not headers:
+        if headers is not None and not isinstance(headers, Mapping):
+            raise InvalidMessageType("headers must be a mapping of strings to strings")
+        return None
+    if not isinstance(headers, Mapping):
+        raise InvalidMessageType("headers must be a mapping of strings to strings")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidMessageType("headers must be a mapping of strings to strings")
+        if not name:
+            raise InvalidMessage("a header's name cannot be empty")
+    try:
+        encoded = _encode_sorted(dict(headers)).encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage("headers hold a lone surrogate, which is not text") from None
+    if len(headers) > MOST_HEADERS or len(encoded) > LARGEST_HEADERS:
+        raise InvalidMessage(
+            f"headers are limited to {MOST_HEADERS} and {LARGEST_HEADERS:,} bytes together"
+        )
+    return encoded
+
+
+def decode_headers(headers: bytes | None) -> dict[str, str]:
+    return json.loads(headers) if headers else {}
+
+
+def checksum(body: bytes, headers: bytes | None) -> int:
+    """What is stored beside value and headers, so that damage is seen before a handler does."""
+    return zlib.crc32(body, zlib.crc32(headers) if headers else 0)
+
+
+def _depth(value: Any, limit: int) -> int:
+    deepest, todo = 0, [(value, 1)]
+    while todo and deepest <= limit:
+        item, level = todo.pop()
+        if isinstance(item, dict):
+            children: Any = item.values()
+        elif isinstance(item, (list, tuple)):
+            children = item
+        else:
+            continue
+        deepest = max(deepest, level)
+        todo.extend((child, level + 1) for child in children)
+    return deepest

@@ -1,0 +1,120 @@
+"""Everything localqueue raises, in one tree.
+
+LocalQueueError
+├── ConfigurationError (ValueError)     things were combined that cannot work together
+├── InvalidArgument (ValueError)        a number, name or limit that no call can mean
+├── WrongType (TypeError)               an argument of a type that no call takes
+├── InvalidMessage (ValueError)         the value, header, key or priority cannot be stored; nothing was
+│   ├── InvalidMessageType (TypeError)  the same, because of its type
+│   ├── DamagedMessage                  what is stored is not what was put; it is never handed out
+│   └── DuplicateConflict               the dedupe key belongs to a message with another value
+├── LeaseLost                           the receipt is stale: someone else owns the message now
+├── RecordConflict                      a record changed since it was read
+├── UnsupportedByStore                  this store has no such ability; its capabilities say so
+└── StoreError                          the backend failed; the driver's own error is __cause__
+    ├── StoreBusy                       transient: the same call may succeed later
+    ├── StoreFull                       the disk or quota is full; what was stored is intact
+    ├── StoreCorrupt                    terminal: stop and look
+    ├── StoreReadOnly                   the file or its folder may not be written
+    ├── StoreMoved                      the file was deleted or replaced while it was open
+    ├── StoreUnsupported (ValueError)   not a file that this release reads: foreign, original or newer
+    ├── StoreClosed                     close() was called
+    ├── JournalTrimmed                  events after this position are gone already
+    └── JournalForeign (ValueError)     the position belongs to another store
+
+``queue.Empty`` and ``queue.Full`` stay the standard library's own.
+"""
+
+from __future__ import annotations
+
+
+class LocalQueueError(Exception):
+    """The root of the tree: ``except LocalQueueError`` catches everything below."""
+
+
+class ConfigurationError(LocalQueueError, ValueError):
+    """Things were combined that cannot work together; the sentence says what to do."""
+
+
+class InvalidArgument(LocalQueueError, ValueError):
+    """A number, name or limit that no call can mean; nothing was changed."""
+
+
+class WrongType(LocalQueueError, TypeError):
+    """An argument of a type that no call takes; nothing was changed."""
+
+
+class InvalidMessage(LocalQueueError, ValueError):
+    """The value, header, key or priority cannot be stored; nothing was."""
+
+
+class InvalidMessageType(InvalidMessage, TypeError):
+    """A part of the message has a type that cannot be stored; nothing was."""
+
+
+class DamagedMessage(InvalidMessage):
+    """What is stored is not what was put: the checksum or the codec says so."""
+
+
+class DuplicateConflict(InvalidMessage):
+    """The dedupe key belongs to a message with another value, and the policy calls that an error."""
+
+
+class LeaseLost(LocalQueueError):
+    """The receipt is stale: the lease ended and someone else may own the message now."""
+
+
+class RecordConflict(LocalQueueError):
+    """A record has another version than expected; nothing was written."""
+
+
+class UnsupportedByStore(LocalQueueError):
+    """This store does not have the ability that the call needs."""
+
+
+class StoreError(LocalQueueError):
+    """The backend failed. The driver's own error is ``__cause__``."""
+
+
+class StoreBusy(StoreError):
+    """Someone else holds the store; the same call may succeed later."""
+
+
+class StoreFull(StoreError):
+    """The disk or quota is full; what was stored is intact."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged. Nothing is repaired or recreated by itself."""
+
+
+class StoreReadOnly(StoreError):
+    """The file or its folder may not be written by this process."""
+
+
+class StoreMoved(StoreError):
+    """The file was deleted or replaced while it was open; reopen it on purpose."""
+
+
+class StoreUnsupported(StoreError, ValueError):
+    """Not a file that this release reads; it was not touched."""
+
+
+class StoreClosed(StoreError):
+    """The store or queue was closed; make a new one."""
+
+
+class JournalTrimmed(StoreError):
+    """Events after the asked position are gone already."""
+
+
+class JournalForeign(StoreError, ValueError):
+    """The position belongs to another store, or to this one before it was restored."""
+
+
+class CompatibilityWarning(UserWarning):
+    """A combination of policies that works, but may not mean what it seems to say."""
+
+
+class SettingsOverwritten(UserWarning):
+    """Another process wrote other settings for this queue; those act now."""

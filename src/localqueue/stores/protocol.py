@@ -1,0 +1,385 @@
+"""The store contract: what every store does, and the words it is spoken to in.
+
+Every verb is one transaction. Batches are all or nothing for puts and answer one by one for the
+rest. Times are store time (see ``clock.py``): verbs get ``now`` as a number or as a callable that
+is read once the store's lock is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Protocol
+
+from localqueue.clock import Clock, Now
+from localqueue.message import QueueStats, Receipt
+from localqueue.outcome import Settlement
+from localqueue.stores.records import Record, RecordChange
+from localqueue.stores.settings import QueueSettings
+
+LARGEST_BATCH = 10_000
+LARGEST_BATCH_BYTES = 16 * 1024 * 1024
+REQUEST_ID_WINDOW = 86_400.0
+
+
+class Atomicity(StrEnum):
+    """What one transaction can hold."""
+
+    STORE = "store"
+    PARTITION = "partition"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCapabilities:
+    """What this store can promise, so that policies are checked before first use."""
+
+    survives_restart: bool = False
+    shared_between_processes: bool = False
+    shared_between_hosts: bool = False
+    ordered: bool = False
+    wakes_waiters: bool = False
+    transactional: Atomicity = Atomicity.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A message to be stored. ``delay`` and ``ttl`` count from the transaction's ``now``."""
+
+    queue: str
+    body: bytes
+    codec: str = "json"
+    headers: bytes | None = None
+    delay: float = 0.0
+    priority: int = 0
+    ordering_key: str | None = None
+    ttl: float | None = None
+    """How long it may wait; None leaves it to the queue's settings."""
+    dedupe_key: str | None = None
+    dedupe_window: float = 0.0
+    fingerprint: int = 0
+    """Of the value, to tell whether a taken key belongs to the same one."""
+    conflict_is_error: bool = False
+    request_id: str | None = None
+    id: str | None = None
+    """The id that the message had in the store it is copied from."""
+
+
+class StoredMessage(NamedTuple):
+    """A message as the store has it: bytes, and store time."""
+
+    id: str
+    queue: str
+    body: bytes
+    codec: str
+    headers: bytes | None
+    state: str
+    attempts: int
+    created_at: float
+    available_at: float
+    leased_until: float | None
+    leased_by: str | None
+    last_error: dict[str, Any] | None
+    failed_at: float | None
+    history: list[dict[str, Any]]
+    dedupe_key: str | None
+    priority: int
+    ordering_key: str | None
+    expires_at: float | None
+    failures: int
+    crashes: int
+    token: int
+    damaged: bool = False
+    """Body and checksum do not agree: the body must not be used."""
+
+
+class Fate(StrEnum):
+    """What became of a put."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    DROPPED = "dropped"
+
+
+class Enqueued(NamedTuple):
+    """The answer to one put."""
+
+    message: StoredMessage
+    fate: Fate = Fate.STORED
+    settings_version: int = 0
+    delay: float = 0.0
+    """How long a throttled producer should pause before its next put."""
+
+
+class QueueIsFull(Exception):  # noqa: N818  a signal inside the library: users see queue.Full
+    """The batch does not fit, and the queue's overflow is to block or to reject."""
+
+    def __init__(self, queue: str, overflow: str) -> None:
+        super().__init__(f"queue {queue!r} is full")
+        self.queue = queue
+        self.overflow = overflow
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequest:
+    """Lease up to ``limit`` messages of these queues, starting with the first of them."""
+
+    queues: tuple[str, ...]
+    limit: int = 1
+    timeout: float = 30.0
+    worker: str | None = None
+    liveness: str | None = None
+    """The worker's liveness name: the expiry of such a lease counts as a crash."""
+    remove: bool = False
+    """Remove instead of leasing: at most once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """End one lease: acknowledge, release or dead-letter, and what becomes durable with it."""
+
+    receipt: Receipt
+    settlement: Settlement
+    records: tuple[RecordChange, ...] = ()
+    puts: tuple[Put, ...] = ()
+    """Follow-up messages; capacity never refuses them, that would repeat the handler."""
+
+
+class Settled(StrEnum):
+    """The answer to one Settle."""
+
+    DONE = "done"
+    STALE = "stale"
+    CONFLICT = "conflict"
+
+
+class LeaseAnswer(StrEnum):
+    """The answer to an extension."""
+
+    HELD = "held"
+    LOST = "lost"
+    CANCEL_ASKED = "cancel-asked"
+
+
+class Cancelled(StrEnum):
+    """The answer to a cancellation."""
+
+    REMOVED = "removed"
+    ASKED = "asked"
+    UNKNOWN = "unknown"
+
+
+class JournalEvent(NamedTuple):
+    """One transition. Closing events carry what is needed to tell wait and run times."""
+
+    position: str
+    at: float
+    queue: str
+    message_id: str | None
+    kind: str
+    from_state: str | None
+    to_state: str | None
+    n: int
+    attempt: int | None
+    worker: str | None
+    by: str
+    error_type: str | None
+    error_text: str | None
+    fingerprint: str | None
+    enqueued_at: float | None
+    leased_at: float | None
+    waited: float | None
+    ran: float | None
+    body: bytes | None
+    """The payload, where the queue's journal keeps payloads."""
+    detail: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalReader:
+    """A consumer group: events after its position are kept for it, ``max_age`` seconds at most."""
+
+    name: str
+    position: str
+    updated_at: float
+    max_age: float
+
+
+class Waiter(Protocol):
+    """Made before the probe, so that what happens in between is not missed."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block until something may have changed, at most ``timeout`` seconds."""
+
+    def close(self) -> None: ...
+
+
+class QueueStore(Protocol):
+    """Keeps messages. Time comes in as ``now``: a local store never reads the clock itself."""
+
+    @property
+    def capabilities(self) -> StoreCapabilities: ...
+
+    def close(self) -> None:
+        """Give up files and connections; later calls raise StoreClosed. Idempotent."""
+
+    def open_clock(self, clock: Clock) -> float:
+        """The offset from ``clock.steady()`` to store time, made once per boot.
+
+        A new boot continues at the later of the wall clock and the last event, and its first
+        opener frees the leases of the old boot.
+        """
+
+    # --- queues -------------------------------------------------------------------------------
+    def configure(
+        self, queue: str, changes: Mapping[str, Any], *, now: Now, by: str = "worker"
+    ) -> tuple[QueueSettings, int]:
+        """Write these settings where they differ; the settings in force and their version."""
+
+    def settings(self, queue: str) -> tuple[QueueSettings, int] | None:
+        """The settings in force, or None for a queue that was never used."""
+
+    def queues(self) -> list[str]:
+        """The names of all queues, in order."""
+
+    # --- messages -----------------------------------------------------------------------------
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+        """Store all or none; one answer each. Topics hand out to all their subscribers at once.
+
+        QueueIsFull when the queue's overflow is to block or reject; InvalidMessage when the
+        queue's ordering does not allow the priority or key.
+        """
+
+    def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+        """Up to ``limit`` messages in delivery order, leased until now + timeout.
+
+        Damaged messages become dead letters on the way and are never returned.
+        """
+
+    def ack_many(self, receipts: Sequence[Receipt], *, now: Now) -> list[bool]:
+        """Remove the messages whose lease these receipts hold; one answer each, in order."""
+
+    def release_many(
+        self, receipts: Sequence[Receipt], *, delay: float = 0.0,
+        error: Mapping[str, Any] | None = None, now: Now,
+    ) -> list[bool]:
+        """Deliver them again ``delay`` seconds from now, behind what is ready then."""
+
+    def dead_letter_many(
+        self, receipts: Sequence[Receipt], *, error: Mapping[str, Any] | None = None, now: Now
+    ) -> list[bool]:
+        """Take them out of delivery and keep them."""
+
+    def extend(
+        self, receipts: Sequence[Receipt], *, timeout: float, note: str | None = None, now: Now
+    ) -> list[LeaseAnswer]:
+        """Hold these leases until now + timeout; ``note`` is kept with the lease.
+
+        The note ``"prefetched"`` says that the handler has not begun: expiry is then no crash.
+        """
+
+    def settle(self, settle: Settle, *, now: Now) -> Settled:
+        """End a lease and write its records and follow-ups in the same transaction, or nothing."""
+
+    def settle_and_lease(
+        self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
+    ) -> tuple[list[Settled], list[StoredMessage]]:
+        """End these leases and take the next ones; a refused one does not touch its neighbours."""
+
+    def cancel(self, queue: str, message_id: str, *, now: Now) -> Cancelled:
+        """Remove a waiting message, or ask the holder of an inflight one to stop."""
+
+    def read(self, queue: str, message_id: str) -> StoredMessage | None:
+        """One message without leasing it, with its history."""
+
+    def peek(self, queue: str, limit: int, *, now: Now) -> list[StoredMessage]:
+        """The next messages in delivery order, without leasing them."""
+
+    # --- counting -----------------------------------------------------------------------------
+    def qsize(self, queue: str, *, now: Now) -> int:
+        """Messages that a lease would find now."""
+
+    def waiting(self, queue: str, *, now: Now) -> int:
+        """What capacity counts: ready, delayed and held messages."""
+
+    def stats(self, queue: str, *, now: Now) -> QueueStats:
+        """Counts of every state, and per worker. Reads only."""
+
+    def next_due(self) -> float | None:
+        """When time will next make something ready, in any queue; None when nothing is pending."""
+
+    def record_worker_heartbeat(self, queue: str, worker_id: str, *, now: Now) -> None: ...
+
+    # --- dead letters -------------------------------------------------------------------------
+    def dead_letters(self, queue: str, *, limit: int | None = None) -> list[StoredMessage]:
+        """Oldest first."""
+
+    def requeue_dead_many(
+        self, queue: str, message_ids: Sequence[str], *, delay: float = 0.0, now: Now
+    ) -> list[bool]:
+        """Deliver dead letters again with a fresh budget; False for what is not dead."""
+
+    def count_dead_letters_older_than(self, queue: str, *, older_than: float, now: Now) -> int: ...
+
+    def prune_dead_letters(self, queue: str, *, older_than: float, now: Now) -> int:
+        """Remove dead letters that are at least this old, in slices; how many."""
+
+    def purge(self, queue: str, *, now: Now) -> int:
+        """Remove everything of the queue but its settings; how many messages that were."""
+
+    # --- topics -------------------------------------------------------------------------------
+    def subscribe(
+        self, topic: str, subscriber: str, *, start: str = "now", now: Now
+    ) -> bool:
+        """Hand out to ``topic.subscriber`` from now, "earliest" or a position; False if it was."""
+
+    def unsubscribe(self, topic: str, subscriber: str, *, now: Now) -> bool:
+        """Stop handing out to it. Its copies stay; what a cursor had not reached is let go."""
+
+    def subscribers(self, topic: str) -> list[str]: ...
+
+    # --- records ------------------------------------------------------------------------------
+    def load_record(self, kind: str, key: str, *, now: Now) -> Record | None: ...
+
+    def change_records(self, changes: Sequence[RecordChange], *, now: Now) -> list[int]:
+        """Apply all or none; the new versions (0 for deleted). RecordConflict if one is unlike."""
+
+    def scan_records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, now: Now
+    ) -> list[Record]:
+        """Records of a kind in the order of their keys, after a key."""
+
+    def prune_records(self, kind: str, *, now: Now) -> int:
+        """Remove the expired ones; how many."""
+
+    # --- journal ------------------------------------------------------------------------------
+    def journal(
+        self, queues: Sequence[str] | None = None, *, after: str | None = None, limit: int = 1000
+    ) -> list[JournalEvent]:
+        """Events in commit order, after a position. None starts with the oldest kept.
+
+        JournalTrimmed when events after the position are gone; JournalForeign when the position
+        is not of this store.
+        """
+
+    def journal_end(self) -> str:
+        """The position of the newest event: reading after it gives what happens from now on."""
+
+    def history(self, queue: str, message_id: str) -> list[JournalEvent]:
+        """The life of one message, also of one that is gone, as far as the journal has it."""
+
+    def register_reader(
+        self, name: str, *, position: str | None = None, max_age: float = 30 * 86_400.0, now: Now
+    ) -> JournalReader:
+        """Keep events after ``position`` (default: the oldest kept) for this reader."""
+
+    def commit_reader(self, name: str, position: str, *, now: Now) -> None: ...
+
+    def drop_reader(self, name: str) -> bool: ...
+
+    def readers(self) -> list[JournalReader]: ...
+
+    # --- waiting ------------------------------------------------------------------------------
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
+        """A waiter that is told when these queues may have something ready, or room."""

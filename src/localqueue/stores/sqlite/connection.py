@@ -1,0 +1,222 @@
+"""Opening a file: whose it is, which version, and how SQLite is told to treat it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from localqueue.errors import (
+    LocalQueueError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreMoved,
+    StoreReadOnly,
+    StoreUnsupported,
+)
+from localqueue.stores.sqlite.identity import new_bits
+from localqueue.stores.sqlite.sql import APPLICATION_ID, SCHEMA_VERSION, SQL, migration, schema
+
+OLDEST_SQLITE = (3, 37, 0)
+"""The first with STRICT tables."""
+SYNCHRONOUS = {"full": 2, "relaxed": 1}
+_ORIGINAL_TABLES = {"queue_messages", "queue_sequences"}
+
+_BY_CODE: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_BUSY: StoreBusy,
+    sqlite3.SQLITE_LOCKED: StoreBusy,
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_CORRUPT: StoreCorrupt,
+    sqlite3.SQLITE_NOTADB: StoreCorrupt,
+    sqlite3.SQLITE_READONLY: StoreReadOnly,
+    sqlite3.SQLITE_PERM: StoreReadOnly,
+    sqlite3.SQLITE_CANTOPEN: StoreReadOnly,
+}
+_SENTENCES: dict[type[StoreError], str] = {
+    StoreBusy: "another process held it for longer than the timeout",
+    StoreFull: "the disk is full; what was stored is intact",
+    StoreCorrupt: "it is damaged or not a SQLite database; nothing was changed",
+    StoreReadOnly: "it cannot be opened for writing here",
+}
+
+
+def translate(error: sqlite3.Error, where: str) -> StoreError:
+    """The driver's error as one of ours; the driver's own stays its cause."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    kind = _BY_CODE.get(code & 0xFF, StoreError)
+    return kind(f"{where}: {_SENTENCES.get(kind, 'SQLite failed')} ({error})")
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, where) from error
+
+
+def check_sqlite() -> None:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreUnsupported(
+            f"this Python has SQLite {sqlite3.sqlite_version}; localqueue needs {needed} or later"
+        )
+
+
+def prepare_file(path: Path) -> tuple[int, int]:
+    """Make the file when there is none, recognise it otherwise; its device and inode.
+
+    A file that is not ours, or newer than this release, is refused before anything is written.
+    """
+    check_sqlite()
+    if path.is_dir():
+        raise StoreUnsupported(f"{path} is a directory; name a file")
+    try:
+        if not path.exists():
+            _create(path)
+        elif path.stat().st_size > 0:
+            _recognise(path)
+        stat = path.stat()
+    except OSError as error:
+        raise StoreReadOnly(f"{path}: it cannot be made or opened here ({error})") from error
+    return stat.st_dev, stat.st_ino
+
+
+def connect(path: Path, *, durability: str, timeout: float) -> sqlite3.Connection:
+    """A connection that writes, on a file that is prepared."""
+    db = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        _set(db, "journal_mode", "wal")
+        _set(db, "synchronous", SYNCHRONOUS[durability])
+        _set(db, "wal_autocheckpoint", 1000)
+        configure(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def configure(db: sqlite3.Connection) -> None:
+    """What holds for every connection, also one in memory."""
+    _set(db, "temp_store", 2)
+    _set(db, "cache_size", -16384)
+
+
+def connect_to_read(path: Path, *, timeout: float) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    _set(db, "query_only", 1)
+    _set(db, "temp_store", 2)
+    return db
+
+
+def bring_up_to_date(db: sqlite3.Connection, where: str) -> None:
+    """Make the schema in a new file, or migrate an older one, in one transaction."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise _newer(where, version)
+        if version == 0:
+            _run_script(db, schema())
+            db.execute(SQL.add_identity, (0, new_bits()))
+        else:
+            for step in range(version + 1, SCHEMA_VERSION + 1):
+                _run_script(db, migration(step))
+        if version != SCHEMA_VERSION:
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def check_same_file(path: Path, inode: tuple[int, int]) -> None:
+    """A deleted or replaced file must not swallow what is put."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        raise StoreMoved(
+            f"{path} was deleted while it was open; nothing is stored there any more"
+        ) from None
+    if (stat.st_dev, stat.st_ino) != inode:
+        raise StoreMoved(
+            f"{path} was replaced by another file while it was open; close the store and open it anew"
+        )
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # The name must survive a power cut before the first message is answered for.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _recognise(path: Path) -> None:
+    """Refuse a file that is not ours; read only, so that it stays as it is."""
+    with translated(str(path)):
+        db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=15.0)
+        try:
+            application = db.execute("PRAGMA application_id").fetchone()[0]
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+        finally:
+            db.close()
+    if application == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise _newer(str(path), version)
+        return
+    if tables >= _ORIGINAL_TABLES:
+        raise StoreUnsupported(
+            f"{path} was written by an earlier, different package of this name (its schema"
+            f" version {version}); drain it with that package, and give this one a new path"
+        )
+    if application or tables or version:
+        raise StoreUnsupported(f"{path} belongs to another application; give the queue its own path")
+
+
+def _newer(where: str, version: int) -> LocalQueueError:
+    return StoreUnsupported(
+        f"{where}: unsupported SQLite queue schema version {version}; this release knows up to"
+        f" {SCHEMA_VERSION}. Upgrade localqueue to open it"
+    )
+
+
+def _set(db: sqlite3.Connection, pragma: str, value: str | int) -> None:
+    """Set a pragma and compare its answer: SQLite ignores what it cannot do."""
+    db.execute(f"PRAGMA {pragma} = {value}")
+    answer = db.execute(f"PRAGMA {pragma}").fetchone()
+    if answer is None or answer[0] != value:
+        raise StoreError(f"SQLite did not accept PRAGMA {pragma} = {value}: it answers {answer}")
+
+
+def _run_script(db: sqlite3.Connection, script: str) -> None:
+    """Statement by statement: executescript would commit the transaction first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""

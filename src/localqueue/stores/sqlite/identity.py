@@ -1,0 +1,35 @@
+"""Public ids and journal positions: 16 hex digits of the file and 16 of seq."""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_right
+
+
+class Identity:
+    """Which bits the file had from which seq on; a restored backup continues with new ones."""
+
+    __slots__ = ("_bits", "_from")
+
+    def __init__(self, rows: list[tuple[int, str]]) -> None:
+        self._from = [from_seq for from_seq, _ in rows]
+        self._bits = [bits for _, bits in rows]
+
+    def public(self, seq: int) -> str:
+        if len(self._bits) == 1:
+            return f"{self._bits[0]}{seq:016x}"
+        return f"{self._bits[bisect_right(self._from, seq) - 1]}{seq:016x}"
+
+    def seq(self, public: str) -> int | None:
+        """The seq of a public id or position; None when it is not of this file."""
+        if len(public) != 32:
+            return None
+        try:
+            seq = int(public[16:], 16)
+        except ValueError:
+            return None
+        return seq if self.public(seq) == public else None
+
+
+def new_bits() -> str:
+    return secrets.token_hex(8)

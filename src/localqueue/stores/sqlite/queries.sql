@@ -1,0 +1,445 @@
+-- Every statement of the SQLite store, named, with its reason where it is not plain.
+-- (hot) statements run in ordinary calls: a test shows that none of them scans a table or sorts.
+-- Lists of ids come in as one JSON array, so that one prepared statement serves every length.
+
+-- name: row (fragment)
+m.id, m.queue, m.state, m.rank, m.pos, m.due_at, m.created_at, m.attempts, m.failures, m.crashes,
+m.token, m.worker, m.liveness, m.note, m.leased_at, m.cancel, m.expires_at, m.failed_at, m.error,
+m.dedupe_key, m.key, m.turn, m.last, m.origin, m.alias, m.codec, m.checksum, m.body
+
+-- name: content (fragment)
+m.headers, coalesce(m.value, b.value) FROM message AS m LEFT JOIN body AS b ON b.id = m.body
+
+-- ---------------------------------------------------------------------------------------- the file
+
+-- name: last_seq (hot)
+SELECT seq FROM event ORDER BY seq DESC LIMIT 1
+
+-- name: identities
+SELECT from_seq, bits FROM identity ORDER BY from_seq
+
+-- name: add_identity
+INSERT INTO identity (from_seq, bits) VALUES (?, ?)
+
+-- name: read_clock
+SELECT boot_id, offset FROM clock WHERE one = 1
+
+-- name: write_clock
+INSERT OR REPLACE INTO clock (one, boot_id, offset) VALUES (1, ?, ?)
+
+-- name: last_event_time
+SELECT at FROM event ORDER BY seq DESC LIMIT 1
+
+-- name: free_all_leases
+-- After a boot: every lease is over, and nobody is charged for it.
+UPDATE message SET due_at = ?, liveness = NULL WHERE state = 3
+
+-- -------------------------------------------------------------------------------------- queue rows
+
+-- name: find_queue (hot)
+SELECT id, version, settings, topic FROM queue WHERE name = ?
+
+-- name: queue_names
+SELECT id, name FROM queue ORDER BY name
+
+-- name: queue_by_id (hot)
+SELECT name FROM queue WHERE id = ?
+
+-- name: add_queue
+INSERT INTO queue (name, settings, version, topic) VALUES (?, ?, ?, ?)
+
+-- name: write_settings
+UPDATE queue SET settings = ?, version = ? WHERE id = ?
+
+-- name: set_topic
+UPDATE queue SET topic = ?, version = version + 1 WHERE id = ?
+
+-- ---------------------------------------------------------------------------------------- messages
+
+-- name: add_message (hot)
+INSERT INTO message (id, queue, state, rank, pos, due_at, created_at, expires_at, failed_at, error,
+    dedupe_key, key, turn, last, origin, alias, codec, checksum, body, headers, value)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: ready_messages (hot)
+SELECT {row}, {content} WHERE m.queue = ? AND m.state = 0 ORDER BY m.rank, m.pos, m.id LIMIT ?
+
+-- name: lease_message (hot)
+UPDATE message SET state = 3, attempts = attempts + 1, token = ?1, last = ?1, due_at = ?2,
+    worker = ?3, liveness = ?4, leased_at = ?5, note = NULL, cancel = 0
+WHERE id = ?6
+
+-- name: read_message (hot)
+SELECT {row}, {content} WHERE m.id = ?
+
+-- name: message_row (hot)
+SELECT {row}, NULL, NULL FROM message AS m WHERE m.id = ?
+
+-- name: message_rows (hot)
+SELECT {row}, NULL, NULL FROM json_each(?) AS j CROSS JOIN message AS m WHERE m.id = j.value
+
+-- name: message_by_origin (hot)
+SELECT id FROM message WHERE origin = ? AND queue = ?
+
+-- name: message_by_alias (hot)
+SELECT id FROM message WHERE alias = ? AND queue = ?
+
+-- name: delete_message (hot)
+DELETE FROM message WHERE id = ?
+
+-- name: place_message (hot)
+-- Back to waiting: released, expired, requeued, or a held one whose turn has come.
+UPDATE message SET state = ?, pos = ?, due_at = ?, failures = ?, crashes = ?, failed_at = ?,
+    error = ?, turn = ?, last = ?, expires_at = ?, token = NULL, worker = NULL, liveness = NULL,
+    note = NULL, leased_at = NULL, cancel = 0
+WHERE id = ?
+
+-- name: bury_message (hot)
+UPDATE message SET state = 4, pos = ?, due_at = NULL, failed_at = ?, error = ?, last = ?,
+    failures = ?, crashes = ?, token = NULL, worker = NULL, liveness = NULL, note = NULL,
+    leased_at = NULL, cancel = 0
+WHERE id = ?
+
+-- name: extend_lease (hot)
+UPDATE message SET due_at = ?, note = coalesce(?, note), last = ? WHERE id = ?
+
+-- name: ask_cancel (hot)
+UPDATE message SET cancel = 1, last = ? WHERE id = ?
+
+-- name: oldest_of_rank (hot)
+SELECT {row}, NULL, NULL FROM message AS m
+WHERE m.queue = ? AND m.state = 0 AND m.rank = ? ORDER BY m.pos, m.id LIMIT 1
+
+-- name: lowest_rank (hot)
+SELECT rank FROM message WHERE queue = ? AND state = 0 ORDER BY rank DESC LIMIT 1
+
+-- name: first_rank (hot)
+SELECT rank, pos FROM message WHERE queue = ? AND state = 0 ORDER BY rank, pos, id LIMIT 1
+
+-- name: next_rank (hot)
+SELECT rank, pos FROM message WHERE queue = ? AND state = 0 AND rank > ?
+ORDER BY rank, pos, id LIMIT 1
+
+-- ------------------------------------------------------------------------------------------ sweep
+
+-- name: ended_leases (hot)
+SELECT {row}, NULL, NULL FROM message AS m WHERE m.state = 3 AND m.due_at <= ?
+ORDER BY m.due_at LIMIT ?
+
+-- name: ended_leases_of (hot)
+SELECT {row}, NULL, NULL FROM message AS m WHERE m.state = 3 AND m.due_at <= ? AND m.queue = ?
+
+-- name: due_messages (hot)
+SELECT id, queue FROM message WHERE state = 1 AND due_at <= ? ORDER BY due_at LIMIT ?
+
+-- name: promote_messages (hot)
+UPDATE message SET state = 0, pos = due_at, due_at = NULL
+WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: expired_messages (hot)
+SELECT {row}, NULL, NULL FROM message AS m WHERE m.state < 3 AND m.expires_at <= ?
+ORDER BY m.expires_at LIMIT ?
+
+-- ------------------------------------------------------------------------------------ ordering keys
+
+-- name: key_is_taken (hot)
+SELECT 1 FROM message WHERE queue = ? AND key = ? AND key IS NOT NULL AND state < 4 LIMIT 1
+
+-- name: next_of_key (hot)
+SELECT {row}, NULL, NULL FROM message AS m
+WHERE m.queue = ? AND m.key = ? AND m.key IS NOT NULL AND m.state < 4 ORDER BY m.turn LIMIT 1
+
+-- ------------------------------------------------------------------------------------------ bodies
+
+-- name: add_body (hot)
+INSERT INTO body (id, value) VALUES (?, ?)
+
+-- name: read_body (hot)
+SELECT value FROM body WHERE id = ?
+
+-- name: use_body (hot)
+INSERT INTO body_use (body, n) VALUES (?, ?) ON CONFLICT (body) DO UPDATE SET n = n + excluded.n
+
+-- name: body_uses (hot)
+SELECT n FROM body_use WHERE body = ?
+
+-- name: delete_body (hot)
+DELETE FROM body WHERE id = ?
+
+-- name: delete_body_use (hot)
+DELETE FROM body_use WHERE body = ?
+
+-- ----------------------------------------------------------------------------------------- history
+
+-- name: add_attempt (hot)
+INSERT INTO attempt (message, seq, entries) VALUES (?, ?, ?)
+
+-- name: attempts (hot)
+SELECT entries FROM attempt WHERE message = ? ORDER BY seq
+
+-- name: forget_second_attempt
+-- The first error stays visible; what goes is the oldest after it.
+DELETE FROM attempt WHERE message = ?1 AND seq =
+    (SELECT seq FROM attempt WHERE message = ?1 ORDER BY seq LIMIT 1 OFFSET 1)
+
+-- name: delete_attempts (hot)
+DELETE FROM attempt WHERE message = ?
+
+-- ------------------------------------------------------------------------------------ deduplication
+
+-- name: find_dedupe (hot)
+SELECT message, fingerprint, expires_at FROM dedupe WHERE queue = ? AND kind = ? AND key = ?
+
+-- name: write_dedupe (hot)
+INSERT OR REPLACE INTO dedupe (queue, kind, key, message, fingerprint, expires_at)
+VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: release_dedupe (hot)
+-- The message is gone: the record goes with it, unless its window is still open.
+DELETE FROM dedupe WHERE queue = ? AND kind = 0 AND key = ? AND message = ?
+    AND (expires_at IS NULL OR expires_at <= ?)
+
+-- name: expired_dedupes (hot)
+SELECT queue, kind, key, message FROM dedupe WHERE expires_at <= ? ORDER BY expires_at LIMIT ?
+
+-- name: delete_dedupe (hot)
+DELETE FROM dedupe WHERE queue = ? AND kind = ? AND key = ?
+
+-- name: keep_dedupe (hot)
+-- Its window is over but the message lives: from now on it goes with the message.
+UPDATE dedupe SET expires_at = NULL WHERE queue = ? AND kind = ? AND key = ?
+
+-- name: purge_dedupes
+DELETE FROM dedupe WHERE queue = ?
+
+-- ----------------------------------------------------------------------------------------- journal
+
+-- name: add_event (hot)
+INSERT INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n, attempt, worker,
+    by, error_type, error_text, fingerprint, enqueued_at, leased_at, waited, body, detail)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: event (fragment)
+e.seq, e.at, e.queue, e.message, e.prev, e.kind, e.from_state, e.to_state, e.n, e.attempt, e.worker,
+e.by, e.error_type, e.error_text, e.fingerprint, e.enqueued_at, e.leased_at, e.waited, b.value,
+e.detail FROM event AS e LEFT JOIN body AS b ON b.id = e.body
+
+-- name: events_after (hot)
+SELECT {event} WHERE e.seq > ? ORDER BY e.seq LIMIT ?
+
+-- name: read_event (hot)
+SELECT {event} WHERE e.seq = ?
+
+-- name: ending_events (hot)
+SELECT {event} WHERE e.message = ? AND e.message IS NOT NULL AND e.to_state IS NULL
+ORDER BY e.seq
+
+-- name: first_event
+SELECT seq, at FROM event ORDER BY seq LIMIT 1
+
+-- name: event_tail (hot)
+-- For running counts: what happened since they were last brought up to date.
+SELECT queue, from_state, to_state, n, CASE kind WHEN 3 THEN worker END
+FROM event WHERE seq > ? AND seq <= ?
+
+-- name: read_mark (hot)
+SELECT seq FROM mark WHERE name = ?
+
+-- name: write_mark (hot)
+UPDATE mark SET seq = ? WHERE name = ?
+
+-- name: counters (hot)
+SELECT queue, state, n FROM counter
+
+-- name: add_to_counter (hot)
+INSERT INTO counter (queue, state, n) VALUES (?, ?, ?)
+ON CONFLICT (queue, state) DO UPDATE SET n = n + excluded.n
+
+-- name: queue_counters (hot)
+SELECT state, n FROM counter WHERE queue = ?
+
+-- name: worker_leases (hot)
+SELECT queue, name, leases FROM worker
+
+-- name: add_to_worker (hot)
+INSERT INTO worker (queue, name, leases) VALUES (?, ?, ?)
+ON CONFLICT (queue, name) DO UPDATE SET leases = leases + excluded.leases
+
+-- name: see_worker (hot)
+INSERT INTO worker (queue, name, leases, last_seen) VALUES (?, ?, 0, ?)
+ON CONFLICT (queue, name) DO UPDATE SET last_seen = excluded.last_seen
+
+-- name: workers_seen (hot)
+SELECT name, last_seen FROM worker WHERE queue = ? AND last_seen IS NOT NULL
+
+-- name: delete_workers
+DELETE FROM worker WHERE queue = ?
+
+-- name: add_to_kept (hot)
+INSERT INTO kept (queue, n, trimmed) VALUES (?, ?, 0)
+ON CONFLICT (queue) DO UPDATE SET n = n + excluded.n
+
+-- name: trim_kept (hot)
+UPDATE kept SET n = n - ?, trimmed = max(trimmed, ?) WHERE queue = ?
+
+-- name: kept
+SELECT q.id, q.name, q.settings, k.n, k.trimmed FROM kept AS k JOIN queue AS q ON q.id = k.queue
+
+-- name: trim_candidates (hot)
+SELECT seq, queue, at, body FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?
+
+-- name: delete_events (hot)
+DELETE FROM event WHERE seq IN (SELECT value FROM json_each(?))
+
+-- name: readers
+SELECT name, seq, updated_at, max_age FROM reader ORDER BY name
+
+-- name: find_reader
+SELECT name, seq, updated_at, max_age FROM reader WHERE name = ?
+
+-- name: write_reader
+INSERT OR REPLACE INTO reader (name, seq, updated_at, max_age) VALUES (?, ?, ?, ?)
+
+-- name: move_reader
+UPDATE reader SET seq = max(seq, ?), updated_at = ? WHERE name = ?
+
+-- name: delete_reader
+DELETE FROM reader WHERE name = ?
+
+-- ---------------------------------------------------------------------------------------- counting
+
+-- name: count_due (hot)
+SELECT count(*) FROM message WHERE state = 1 AND due_at <= ? AND queue = ?
+
+-- name: expired_states (hot)
+SELECT m.state, m.due_at FROM message AS m
+WHERE m.state < 3 AND m.expires_at <= ? AND m.queue = ?
+
+-- name: leases (hot)
+SELECT worker, leased_at, due_at FROM message WHERE state = 3 AND due_at > ? AND queue = ?
+
+-- name: next_due_delayed (hot)
+-- Of any queue: a waiter that wakes for another queue's message finds nothing and sleeps again.
+SELECT due_at FROM message WHERE state = 1 ORDER BY due_at LIMIT 1
+
+-- name: next_due_lease (hot)
+SELECT due_at FROM message WHERE state = 3 ORDER BY due_at LIMIT 1
+
+-- ------------------------------------------------------------------------------------ dead letters
+
+-- name: dead_messages (hot)
+SELECT {row}, {content} WHERE m.queue = ? AND m.state = 4 ORDER BY m.pos, m.id LIMIT ?
+
+-- name: old_dead_messages (hot)
+SELECT {row}, NULL, NULL FROM message AS m
+WHERE m.queue = ? AND m.state = 4 AND m.pos <= ? ORDER BY m.pos LIMIT ?
+
+-- name: count_old_dead (hot)
+SELECT count(*) FROM message WHERE queue = ? AND state = 4 AND pos <= ?
+
+-- ------------------------------------------------------------------------------------------- purge
+
+-- name: purge_messages
+DELETE FROM message WHERE queue = ?
+
+-- name: purge_attempts
+DELETE FROM attempt WHERE message IN (SELECT id FROM message WHERE queue = ?)
+
+-- name: purged_bodies
+SELECT body, count(*) FROM message WHERE queue = ? AND body IS NOT NULL GROUP BY body
+
+-- ------------------------------------------------------------------------------------------ topics
+
+-- name: find_topic (hot)
+SELECT last FROM topic WHERE queue = ?
+
+-- name: write_topic (hot)
+INSERT INTO topic (queue, last) VALUES (?, ?) ON CONFLICT (queue) DO UPDATE SET last = excluded.last
+
+-- name: subscriptions (hot)
+SELECT s.queue, s.name, s.position, s.until FROM subscription AS s WHERE s.topic = ? ORDER BY s.queue
+
+-- name: find_subscription (hot)
+SELECT topic, name, position, until FROM subscription WHERE queue = ?
+
+-- name: add_subscription
+INSERT INTO subscription (queue, topic, name, position, until) VALUES (?, ?, ?, ?, ?)
+
+-- name: move_subscription (hot)
+UPDATE subscription SET position = ? WHERE queue = ?
+
+-- name: end_log
+-- A topic that copies from now on: its subscribers read the log to where it ends today.
+UPDATE subscription SET until = min(coalesce(until, ?1), ?1) WHERE topic = ?2
+
+-- name: open_log
+UPDATE subscription SET position = max(position, ?1), until = NULL WHERE topic = ?2
+    AND until IS NOT NULL AND position >= until
+
+-- name: forget_unread_dedupes
+DELETE FROM dedupe WHERE queue = ? AND message IN
+    (SELECT seq FROM publication WHERE topic = ? AND offset > ? AND offset <= ?)
+
+-- name: delete_subscription
+DELETE FROM subscription WHERE queue = ?
+
+-- name: add_publication (hot)
+INSERT INTO publication (topic, offset, seq, created_at, expires_at, dedupe_key, codec, checksum,
+    body, headers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: publication (fragment)
+p.offset, p.seq, p.created_at, p.expires_at, p.dedupe_key, p.codec, p.checksum, p.body, p.headers,
+b.value FROM publication AS p LEFT JOIN body AS b ON b.id = p.body
+
+-- name: publications_after (hot)
+SELECT {publication} WHERE p.topic = ? AND p.offset > ? AND p.offset <= ? ORDER BY p.offset LIMIT ?
+
+-- name: publication_by_seq (hot)
+SELECT p.topic, {publication} WHERE p.seq = ?
+
+-- name: offset_at_seq
+-- The log position that belongs to a journal position.
+SELECT offset FROM publication WHERE topic = ? AND seq <= ? ORDER BY offset DESC LIMIT 1
+
+-- name: oldest_publications (hot)
+SELECT offset, seq, body FROM publication WHERE topic = ? AND offset <= ? ORDER BY offset LIMIT ?
+
+-- name: delete_publications (hot)
+DELETE FROM publication WHERE topic = ? AND offset <= ?
+
+-- name: skip_publication (hot)
+INSERT OR IGNORE INTO skipped (queue, offset) VALUES (?, ?)
+
+-- name: skipped (hot)
+SELECT offset FROM skipped WHERE queue = ? AND offset > ? AND offset <= ?
+
+-- name: count_skipped (hot)
+SELECT count(*) FROM skipped WHERE queue = ? AND offset > ?
+
+-- name: forget_skipped (hot)
+DELETE FROM skipped WHERE queue = ? AND offset <= ?
+
+-- ----------------------------------------------------------------------------------------- records
+
+-- name: load_record (hot)
+SELECT kind, key, value, version, expires_at FROM record WHERE kind = ? AND key = ?
+
+-- name: save_record (hot)
+INSERT OR REPLACE INTO record (kind, key, value, version, expires_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: delete_record (hot)
+DELETE FROM record WHERE kind = ? AND key = ?
+
+-- name: scan_records (hot)
+SELECT kind, key, value, version, expires_at FROM record WHERE kind = ? AND key > ?
+ORDER BY key LIMIT ?
+
+-- name: expired_records (hot)
+SELECT key FROM record WHERE expires_at <= ? AND kind = ? ORDER BY expires_at LIMIT ?
+
+-- name: any_expired_records (hot)
+SELECT kind, key FROM record WHERE expires_at <= ? ORDER BY expires_at LIMIT ?
+
+-- name: trimmed_upto (hot)
+SELECT trimmed FROM kept WHERE queue = ?

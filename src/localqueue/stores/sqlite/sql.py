@@ -1,0 +1,53 @@
+"""The named statements of ``queries.sql``, and the schema with its migrations."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+APPLICATION_ID = 0x4C515545
+"""The letters LQUE in the file's header: whose file it is."""
+SCHEMA_VERSION = 1
+
+_HERE = files("localqueue.stores.sqlite")
+_NAME = re.compile(r"^-- name: (\w+)(?: +\((\w+)\))?\n", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{(\w+)\}")
+
+
+class Queries:
+    """Statements as attributes: ``SQL.lease_ready``. ``hot`` names those that every call may run."""
+
+    def __init__(self, text: str) -> None:
+        self.hot: set[str] = set()
+        self.names: list[str] = []
+        fragments: dict[str, str] = {}
+        parts = _NAME.split(text)[1:]
+        for name, mark, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            lines = [line for line in body.splitlines() if not line.startswith("--")]
+            statement = " ".join(" ".join(lines).split()).rstrip(";")
+            statement = _FRAGMENT.sub(lambda found: fragments[found[1]], statement)
+            if mark == "fragment":
+                fragments[name] = statement
+                continue
+            self.names.append(name)
+            setattr(self, name, statement)
+            if mark == "hot":
+                self.hot.add(name)
+
+    def __getattr__(self, name: str) -> str:
+        raise AttributeError(f"queries.sql has no statement named {name!r}")
+
+
+SQL = Queries(_HERE.joinpath("queries.sql").read_text())
+
+
+@cache
+def schema() -> str:
+    return _HERE.joinpath("schema.sql").read_text()
+
+
+@cache
+def migration(version: int) -> str:
+    """The statements that make a file of ``version - 1`` one of ``version``."""
+    return _HERE.joinpath("migrations", f"{version:04}.sql").read_text()

@@ -1,0 +1,272 @@
+"""The store contract on SQLite: each verb of the contract is one transaction of the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from localqueue.checks import check_key, check_seconds
+from localqueue.clock import Clock, Now, read_now
+from localqueue.errors import ConfigurationError
+from localqueue.message import QueueStats, Receipt
+from localqueue.stores.protocol import (
+    Atomicity,
+    Cancelled,
+    Enqueued,
+    JournalEvent,
+    JournalReader,
+    LeaseAnswer,
+    LeaseRequest,
+    Put,
+    Settle,
+    Settled,
+    StoreCapabilities,
+    StoredMessage,
+)
+from localqueue.stores.records import Record, RecordChange
+from localqueue.stores.settings import QueueSettings
+from localqueue.stores.simple import SimpleVerbs
+from localqueue.stores.sqlite.connection import SYNCHRONOUS
+from localqueue.stores.sqlite.runner import FileRunner, Runner
+from localqueue.stores.sqlite.verbs import (
+    boot,
+    dead_letters,
+    inspect,
+    journal,
+    lease,
+    publish,
+    purge,
+    queues,
+    records,
+    settle,
+    topics,
+)
+from localqueue.stores.sqlite.wakeup import POLL, QueueWaiter, Wakeups
+
+
+class SQLStore(SimpleVerbs):
+    """The verbs over a runner: what they do is the same in a file and in memory."""
+
+    capabilities: StoreCapabilities
+
+    def __init__(self, runner: Runner, wakeups: Wakeups) -> None:
+        self._runner = runner
+        self._wakeups = wakeups
+
+    def close(self) -> None:
+        self._wakeups.close()
+        self._runner.close()
+
+    def open_clock(self, clock: Clock) -> float:
+        return self._runner.write(
+            lambda tx: boot.open_clock(tx, clock.boot_id(), clock.steady(), clock.wall()), 0.0
+        )
+
+    # --- queues -------------------------------------------------------------------------------
+    def configure(
+        self, queue: str, changes: Mapping[str, Any], *, now: Now, by: str = "worker"
+    ) -> tuple[QueueSettings, int]:
+        return self._runner.write(lambda tx: queues.configure(tx, queue, changes, by), now)
+
+    def settings(self, queue: str) -> tuple[QueueSettings, int] | None:
+        return self._runner.read(lambda view: queues.settings(view, queue))
+
+    def queues(self) -> list[str]:
+        return self._runner.read(queues.queue_names)
+
+    # --- messages -----------------------------------------------------------------------------
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+        return self._runner.write(lambda tx: publish.enqueue_many(tx, puts), now)
+
+    def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+        return self._runner.write(lambda tx: lease.lease(tx, request), now)
+
+    def ack_many(self, receipts: Sequence[Receipt], *, now: Now) -> list[bool]:
+        return self._runner.write(lambda tx: settle.ack_many(tx, receipts), now)
+
+    def release_many(
+        self,
+        receipts: Sequence[Receipt],
+        *,
+        delay: float = 0.0,
+        error: Mapping[str, Any] | None = None,
+        now: Now,
+    ) -> list[bool]:
+        return self._runner.write(lambda tx: settle.release_many(tx, receipts, delay, error), now)
+
+    def dead_letter_many(
+        self, receipts: Sequence[Receipt], *, error: Mapping[str, Any] | None = None, now: Now
+    ) -> list[bool]:
+        return self._runner.write(lambda tx: settle.dead_letter_many(tx, receipts, error), now)
+
+    def extend(
+        self, receipts: Sequence[Receipt], *, timeout: float, note: str | None = None, now: Now
+    ) -> list[LeaseAnswer]:
+        return self._runner.write(lambda tx: settle.extend(tx, receipts, timeout, note), now)
+
+    def settle(self, settle_: Settle, *, now: Now) -> Settled:
+        return self._runner.write(lambda tx: settle.settle(tx, settle_), now)
+
+    def settle_and_lease(
+        self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
+    ) -> tuple[list[Settled], list[StoredMessage]]:
+        return self._runner.write(lambda tx: settle.settle_and_lease(tx, settles, request), now)
+
+    def cancel(self, queue: str, message_id: str, *, now: Now) -> Cancelled:
+        return self._runner.write(lambda tx: settle.cancel(tx, queue, message_id), now)
+
+    def read(self, queue: str, message_id: str) -> StoredMessage | None:
+        return self._runner.read(lambda view: inspect.read(view, queue, message_id))
+
+    def peek(self, queue: str, limit: int, *, now: Now) -> list[StoredMessage]:
+        return self._runner.read(lambda view: inspect.peek(view, queue, limit, read_now(now)))
+
+    # --- counting -----------------------------------------------------------------------------
+    def qsize(self, queue: str, *, now: Now) -> int:
+        return self._runner.read(lambda view: inspect.qsize(view, queue, read_now(now)))
+
+    def waiting(self, queue: str, *, now: Now) -> int:
+        return self._runner.read(lambda view: inspect.waiting(view, queue, read_now(now)))
+
+    def stats(self, queue: str, *, now: Now) -> QueueStats:
+        return self._runner.read(lambda view: inspect.stats(view, queue, read_now(now)))
+
+    def next_due(self) -> float | None:
+        return self._runner.read(inspect.next_due)
+
+    def record_worker_heartbeat(self, queue: str, worker_id: str, *, now: Now) -> None:
+        self._runner.write(lambda tx: queues.see_worker(tx, queue, worker_id), now)
+
+    # --- dead letters -------------------------------------------------------------------------
+    def dead_letters(self, queue: str, *, limit: int | None = None) -> list[StoredMessage]:
+        return self._runner.read(lambda view: dead_letters.dead_letters(view, queue, limit))
+
+    def requeue_dead_many(
+        self, queue: str, message_ids: Sequence[str], *, delay: float = 0.0, now: Now
+    ) -> list[bool]:
+        return self._runner.write(
+            lambda tx: dead_letters.requeue_dead_many(tx, queue, message_ids, delay), now
+        )
+
+    def count_dead_letters_older_than(self, queue: str, *, older_than: float, now: Now) -> int:
+        return self._runner.read(
+            lambda view: dead_letters.count_dead_letters_older_than(
+                view, queue, older_than, read_now(now)
+            )
+        )
+
+    def prune_dead_letters(self, queue: str, *, older_than: float, now: Now) -> int:
+        pruned = 0
+        while True:
+            n = self._runner.write(lambda tx: dead_letters.prune_slice(tx, queue, older_than), now)
+            pruned += n
+            if n < dead_letters.SLICE:
+                return pruned
+
+    def purge(self, queue: str, *, now: Now) -> int:
+        return self._runner.write(lambda tx: purge.purge(tx, queue), now)
+
+    # --- topics -------------------------------------------------------------------------------
+    def subscribe(self, topic: str, subscriber: str, *, start: str = "now", now: Now) -> bool:
+        return self._runner.write(lambda tx: topics.subscribe(tx, topic, subscriber, start), now)
+
+    def unsubscribe(self, topic: str, subscriber: str, *, now: Now) -> bool:
+        return self._runner.write(lambda tx: topics.unsubscribe(tx, topic, subscriber), now)
+
+    def subscribers(self, topic: str) -> list[str]:
+        return self._runner.read(lambda view: topics.subscribers(view, topic))
+
+    # --- records ------------------------------------------------------------------------------
+    def load_record(self, kind: str, key: str, *, now: Now) -> Record | None:
+        return self._runner.read(lambda view: records.load_record(view, kind, key, read_now(now)))
+
+    def change_records(self, changes: Sequence[RecordChange], *, now: Now) -> list[int]:
+        return self._runner.write(lambda tx: records.change_records(tx, changes), now)
+
+    def scan_records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, now: Now
+    ) -> list[Record]:
+        return self._runner.read(
+            lambda view: records.scan_records(view, kind, prefix, after, limit, read_now(now))
+        )
+
+    def prune_records(self, kind: str, *, now: Now) -> int:
+        pruned = 0
+        while True:
+            n = self._runner.write(lambda tx: records.prune_records(tx, kind), now)
+            pruned += n
+            if n < records.SLICE:
+                return pruned
+
+    # --- journal ------------------------------------------------------------------------------
+    def journal(
+        self, queues: Sequence[str] | None = None, *, after: str | None = None, limit: int = 1000
+    ) -> list[JournalEvent]:
+        return self._runner.read(lambda view: journal.journal(view, queues, after, limit))
+
+    def journal_end(self) -> str:
+        return self._runner.read(journal.journal_end)
+
+    def history(self, queue: str, message_id: str) -> list[JournalEvent]:
+        return self._runner.read(lambda view: journal.history(view, queue, message_id))
+
+    def register_reader(
+        self, name: str, *, position: str | None = None, max_age: float = 30 * 86_400.0, now: Now
+    ) -> JournalReader:
+        check_key("reader name", name)
+        check_seconds("max_age", max_age, zero=False)
+        return self._runner.write(
+            lambda tx: journal.register_reader(tx, name, position, max_age), now
+        )
+
+    def commit_reader(self, name: str, position: str, *, now: Now) -> None:
+        self._runner.write(lambda tx: journal.commit_reader(tx, name, position), now)
+
+    def drop_reader(self, name: str) -> bool:
+        return self._runner.write(lambda tx: journal.drop_reader(tx, name), 0.0)
+
+    def readers(self) -> list[JournalReader]:
+        return self._runner.read(journal.readers)
+
+    # --- waiting ------------------------------------------------------------------------------
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
+        return self._wakeups.watch(queues, what)
+
+
+class SQLiteQueueStore(SQLStore):
+    """Messages in one SQLite file, shared by the threads and processes of one host.
+
+    ``durability="full"`` answers when the message is on stable storage; ``"relaxed"`` survives the
+    death of the process but may lose the newest answers to a power cut. The file is opened, and made
+    if there is none, with the first call. ``timeout`` is how long a call waits for other writers
+    before it raises StoreBusy.
+    """
+
+    capabilities = StoreCapabilities(
+        survives_restart=True,
+        shared_between_processes=True,
+        ordered=True,
+        wakes_waiters=True,
+        transactional=Atomicity.STORE,
+    )
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: Literal["full", "relaxed"] = "full",
+        timeout: float = 15.0,
+    ) -> None:
+        if durability not in SYNCHRONOUS:
+            raise ConfigurationError(f'durability must be "full" or "relaxed", not {durability!r}')
+        self.path = Path(path).expanduser().absolute()
+        self.durability = durability
+        self.timeout = check_seconds("timeout", timeout)
+        wakeups = Wakeups(poll=POLL)
+        super().__init__(
+            FileRunner(self.path, durability=durability, timeout=timeout, wakeups=wakeups), wakeups
+        )
+
+    def __repr__(self) -> str:
+        return f"SQLiteQueueStore({str(self.path)!r}, durability={self.durability!r})"

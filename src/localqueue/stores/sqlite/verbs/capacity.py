@@ -1,0 +1,97 @@
+"""Capacity: checked in the transaction that inserts, so it is exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localqueue.stores.protocol import QueueIsFull
+from localqueue.stores.sqlite.rows import MessageRow
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import DELAYED, DROPPED, HELD, READY
+from localqueue.stores.sqlite.verbs.leave import remove
+from localqueue.stores.sqlite.verbs.log import count_unread, move_position, read_log, unread
+from localqueue.stores.sqlite.verbs.sweep import expire_waiting
+from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+LONGEST_OVERFLOW_CHAIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The new message is let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """The new message goes to the dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The new message goes to ``queue``; its producer should pause for ``delay`` seconds."""
+
+    queue: QueueRow
+    delay: float = 0.0
+    overflow_to: str | None = None
+    """Instead, it goes to the queue of this name."""
+
+
+Admission = Admitted | Buried | Dropped
+
+
+def admit(tx: Transaction, queue: QueueRow) -> Admission:
+    """Where one more message goes. QueueIsFull when its producer must wait or is refused."""
+    settings = queue.settings
+    waiting = count_waiting(tx, queue)
+    if waiting >= settings.maxsize and expire_waiting(tx):
+        waiting = count_waiting(tx, queue)
+    if waiting < settings.maxsize:
+        return Admitted(queue)
+    match settings.overflow:
+        case "throttle":
+            share = (waiting - settings.maxsize + 1) / settings.maxsize
+            return Admitted(queue, delay=settings.throttle_delay * min(1.0, share))
+        case "drop-newest":
+            return Dropped()
+        case "drop-oldest" if _drop_oldest(tx, queue):
+            return Admitted(queue)
+        case "overflow":
+            if settings.overflow_to is None:
+                return Buried()
+            return Admitted(queue, overflow_to=settings.overflow_to)
+    raise QueueIsFull(queue.name, settings.overflow)
+
+
+def count_waiting(tx: Transaction, queue: QueueRow) -> int:
+    """What capacity counts: ready, delayed and held messages, and the unread part of a log."""
+    return sum(tx.count(queue.id, state) for state in (READY, DELAYED, HELD)) + count_unread(
+        tx, queue
+    )
+
+
+def _drop_oldest(tx: Transaction, queue: QueueRow) -> bool:
+    """Let go of the oldest ready message of the lowest priority; False when none is ready."""
+    tx.write_messages()
+    rest = unread(tx, queue)
+    entries = read_log(tx, queue, rest, 1) if rest is not None else []
+    lowest = tx.db.execute(SQL.lowest_rank, (queue.id,)).fetchone()
+    oldest = None
+    if lowest is not None:
+        found = tx.db.execute(SQL.oldest_of_rank, (queue.id, lowest[0])).fetchone()
+        oldest = MessageRow._make(found)
+    if entries and rest is not None and (oldest is None or entries[0].created_at < oldest.pos):
+        entry = entries[0]
+        tx.event(DROPPED, queue.id, entry.seq, prev=entry.seq)
+        _release_key(tx, queue, entry.dedupe_key, entry.seq)
+        move_position(tx, queue, rest, entry.offset)
+        return True
+    if oldest is None:
+        return False
+    remove(tx, oldest, DROPPED)
+    return True
+
+
+def _release_key(tx: Transaction, queue: QueueRow, key: str | None, number: int) -> None:
+    if key is not None:
+        own = f"{key}:{queue.name.rpartition('.')[2]}"
+        tx.db.execute(SQL.release_dedupe, (queue.id, own, number, tx.now))

@@ -1,0 +1,21 @@
+"""A living message's attempts: the ended ones from the side table, the rest from the journal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from localqueue.stores.sqlite.rows import MessageRow
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.view import View
+
+
+def ended_attempts(view: View, row: MessageRow) -> list[dict[str, Any]]:
+    """Leases and how they ended, oldest first; the present lease is not among them."""
+    if not row.has_history:
+        return []
+    return [
+        entry
+        for (entries,) in view.db.execute(SQL.attempts, (row.id,))
+        for entry in json.loads(entries)
+    ]

@@ -1,0 +1,126 @@
+"""Looking without touching: one message, the next ones, and what is counted."""
+
+from __future__ import annotations
+
+from localqueue.message import QueueStats
+from localqueue.stores.protocol import StoredMessage
+from localqueue.stores.sqlite.rows import MessageRow, stored_message
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import DEAD, DELAYED, HELD, INFLIGHT, READY
+from localqueue.stores.sqlite.verbs.find import find_number, read_row
+from localqueue.stores.sqlite.verbs.history import ended_attempts
+from localqueue.stores.sqlite.verbs.lease import deliverable
+from localqueue.stores.sqlite.verbs.log import count_unread
+from localqueue.stores.sqlite.verbs.sweep import is_poison
+from localqueue.stores.sqlite.view import QueueRow, View
+
+
+def read(view: View, queue: str, message_id: str) -> StoredMessage | None:
+    row = view.queue(queue)
+    if row is None:
+        return None
+    number = find_number(view, row, message_id)
+    found = None if number is None else read_row(view, row, number)
+    if found is None:
+        return None
+    return stored_message(view.file.identity, queue, found, ended_attempts(view, found))
+
+
+def peek(view: View, queue: str, limit: int, now: float) -> list[StoredMessage]:
+    row = view.queue(queue)
+    if row is None:
+        return []
+    found = [
+        message
+        for message, _ in deliverable(view, row, limit)
+        if message.expires_at is None or message.expires_at > now
+    ]
+    return [
+        stored_message(view.file.identity, queue, message, ended_attempts(view, message))
+        for message in found
+    ]
+
+
+def qsize(view: View, queue: str, now: float) -> int:
+    row = view.queue(queue)
+    return 0 if row is None else _as_if_swept(view, row, now)[READY]
+
+
+def waiting(view: View, queue: str, now: float) -> int:
+    """What capacity counts."""
+    row = view.queue(queue)
+    if row is None:
+        return 0
+    expired = view.db.execute(SQL.expired_states, (now, row.id)).fetchall()
+    return sum(view.states(row.id)[:INFLIGHT]) + count_unread(view, row) - len(expired)
+
+
+def stats(view: View, queue: str, now: float) -> QueueStats:
+    row = view.queue(queue)
+    if row is None:
+        return QueueStats()
+    counts = _as_if_swept(view, row, now)
+    leases = view.db.execute(SQL.leases, (now, row.id)).fetchall()
+    by_worker: dict[str, int] = {}
+    for worker, _, _ in leases:
+        if worker is not None:
+            by_worker[worker] = by_worker.get(worker, 0) + 1
+    ages = [now - leased_at for _, leased_at, _ in leases]
+    return QueueStats(
+        ready=counts[READY],
+        delayed=counts[DELAYED] + counts[HELD],
+        inflight=counts[INFLIGHT],
+        dead=counts[DEAD],
+        total=sum(counts),
+        by_worker_id=by_worker,
+        leases_by_worker_id=view.file.counts.leases(view.db, row.id, view.start_seq),
+        last_seen_by_worker_id=dict(view.db.execute(SQL.workers_seen, (row.id,)).fetchall()),
+        oldest_ready_age_seconds=_oldest_ready_age(view, row, now),
+        oldest_inflight_age_seconds=max(ages, default=None),
+        average_inflight_age_seconds=sum(ages) / len(ages) if ages else None,
+        held=counts[HELD],
+    )
+
+
+def next_due(view: View) -> float | None:
+    """When time will next change something."""
+    found = (
+        view.db.execute(SQL.next_due_delayed).fetchone(),
+        view.db.execute(SQL.next_due_lease).fetchone(),
+    )
+    return min((row[0] for row in found if row is not None), default=None)
+
+
+def _as_if_swept(view: View, queue: QueueRow, now: float) -> list[int]:
+    """The counts as the next lease will find them: what is due moves, what is expired goes."""
+    counts = view.states(queue.id)
+    counts[READY] += count_unread(view, queue)
+    due = view.db.execute(SQL.count_due, (now, queue.id)).fetchone()[0]
+    counts[DELAYED] -= due
+    counts[READY] += due
+    for state, due_at in view.db.execute(SQL.expired_states, (now, queue.id)):
+        moved = state == DELAYED and due_at is not None and due_at <= now
+        counts[READY if moved else state] -= 1
+        counts[DEAD] += queue.settings.on_expiry == "dead-letter"
+    ended = view.db.execute(SQL.ended_leases_of, (now, queue.id))
+    for row in map(MessageRow._make, ended):
+        counts[INFLIGHT] -= 1
+        if is_poison(row, queue.settings):
+            counts[DEAD] += 1
+        elif row.expires_at is None or row.expires_at > now:
+            counts[READY] += 1
+        elif queue.settings.on_expiry == "dead-letter":
+            counts[DEAD] += 1
+    return counts
+
+
+def _oldest_ready_age(view: View, queue: QueueRow, now: float) -> float | None:
+    """The first of each priority is the oldest of it; one step per priority, however many wait."""
+    oldest = [message.pos for message, _ in deliverable(view, queue, 1)]
+    rank: int | None = None
+    found = view.db.execute(SQL.first_rank, (queue.id,)).fetchone()
+    while found is not None:
+        rank, pos = found
+        oldest.append(pos)
+        found = view.db.execute(SQL.next_rank, (queue.id, rank)).fetchone()
+    return max(0.0, now - min(oldest)) if oldest else None

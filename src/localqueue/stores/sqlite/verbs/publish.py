@@ -1,0 +1,163 @@
+"""Puts: to a queue, or through a topic to all its subscribers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localqueue.codec import checksum
+from localqueue.errors import InvalidMessage
+from localqueue.stores.protocol import Enqueued, Fate, Put
+from localqueue.stores.sqlite.rows import seal, stored_message
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import PUBLISHED
+from localqueue.stores.sqlite.verbs.bodies import add_body, use_body
+from localqueue.stores.sqlite.verbs.capacity import Admitted, admit
+from localqueue.stores.sqlite.verbs.dedupe import find_duplicate, remember_key
+from localqueue.stores.sqlite.verbs.enqueue import (
+    SharedBody,
+    check_batch,
+    check_order,
+    deliver,
+    existing,
+    repeated_request,
+    store_request,
+)
+from localqueue.stores.sqlite.verbs.log import Publication, as_row, last_offset
+from localqueue.stores.sqlite.verbs.queues import use_queue
+from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+
+def enqueue_many(tx: Transaction, puts: Sequence[Put], *, bounded: bool = True) -> list[Enqueued]:
+    """Store all or none. ``bounded=False`` is for follow-ups that capacity must not refuse."""
+    check_batch(puts)
+    return [_enqueue(tx, put, bounded) for put in puts]
+
+
+def _enqueue(tx: Transaction, put: Put, bounded: bool) -> Enqueued:
+    queue = use_queue(tx, put.queue)
+    check_order(queue.settings, put)
+    repeated = repeated_request(tx, queue, put)
+    if repeated is not None:
+        return repeated
+    if queue.settings.fanout is not None:
+        answer = _publish(tx, queue, put, bounded)
+    else:
+        answer = deliver(tx, queue, put, key=put.dedupe_key, bounded=bounded)
+    store_request(tx, queue, put, answer)
+    return answer
+
+
+def _publish(tx: Transaction, topic: QueueRow, put: Put, bounded: bool) -> Enqueued:
+    subscribers = [
+        (use_queue(tx, tx.queue_name(number)), name)
+        for number, name, _, _ in tx.db.execute(SQL.subscriptions, (topic.id,)).fetchall()
+    ]
+    if not subscribers:
+        raise InvalidMessage("publish-subscribe routing requires configured subscribers")
+    needs_place = put.delay > 0 or put.priority > 0 or put.ordering_key is not None
+    if topic.settings.fanout == "cursor" and needs_place:
+        raise InvalidMessage(
+            "cursor fan-out delivers in publication order and takes no delay, priority or"
+            ' ordering key; use PublishSubscribeRouting(fanout_mode="hybrid")'
+        )
+    if topic.settings.fanout == "copy" or needs_place:
+        return _copy(tx, topic, subscribers, put, bounded)
+    return _append(tx, topic, subscribers, put, bounded)
+
+
+def _copy(
+    tx: Transaction,
+    topic: QueueRow,
+    subscribers: list[tuple[QueueRow, str]],
+    put: Put,
+    bounded: bool,
+) -> Enqueued:
+    """One message per subscriber; they share the value."""
+    keeps = _keeps(topic)
+    shared = SharedBody() if len(subscribers) > 1 or keeps else None
+    answers = [
+        deliver(tx, queue, put, key=_own_key(put, name), bounded=bounded, shared=shared)
+        for queue, name in subscribers
+    ]
+    stored = [answer for answer in answers if answer.fate is Fate.STORED]
+    if stored:
+        seq = tx.event(PUBLISHED, topic.id, 0, n=len(stored), body=shared.number if keeps and shared else None)
+        if keeps and shared is not None and shared.number is not None:
+            # For subscribers who come later and start in the past.
+            use_body(tx, shared.number)
+            _add_publication(tx, topic, put, seq, shared.number)
+    answer = min(answers, key=lambda answer: list(Fate).index(answer.fate))
+    return answer._replace(
+        settings_version=topic.version, delay=max(answer.delay for answer in answers)
+    )
+
+
+def _append(
+    tx: Transaction,
+    topic: QueueRow,
+    subscribers: list[tuple[QueueRow, str]],
+    put: Put,
+    bounded: bool,
+) -> Enqueued:
+    """One publication in the log; a subscriber that has the key already does not get it."""
+    have: list[tuple[QueueRow, int]] = []
+    takers: list[tuple[QueueRow, str | None]] = []
+    for queue, name in subscribers:
+        key = _own_key(put, name)
+        number = None if key is None else find_duplicate(tx, queue, put, key)
+        if number is None:
+            takers.append((queue, key))
+        else:
+            have.append((queue, number))
+    if not takers:
+        return existing(tx, have[0][0], put, have[0][1])
+    delay = 0.0
+    for queue, _ in takers:
+        if bounded and queue.settings.maxsize:
+            admission = admit(tx, queue)
+            if isinstance(admission, Admitted):
+                delay = max(delay, admission.delay)
+    seq = tx.event(PUBLISHED, topic.id, 0, n=len(takers), body=tx.seq + 1 if _keeps(topic) else None)
+    add_body(tx, seq, put.body, 1)
+    entry = _add_publication(tx, topic, put, seq, seq)
+    for queue, _ in have:
+        tx.db.execute(SQL.skip_publication, (queue.id, entry.offset))
+    for queue, key in takers:
+        tx.ready.add(queue.name)
+        if key is not None:
+            remember_key(tx, queue, put, key, seq)
+    first = takers[0][0]
+    message = stored_message(tx.file.identity, first.name, as_row(first, topic.id, entry), [])
+    return Enqueued(message, Fate.STORED, topic.version, delay)
+
+
+def _add_publication(
+    tx: Transaction, topic: QueueRow, put: Put, seq: int, body: int
+) -> Publication:
+    offset = last_offset(tx, topic.id) + 1
+    ttl = topic.settings.ttl if put.ttl is None else put.ttl
+    entry = Publication(
+        offset,
+        seq,
+        tx.now,
+        None if ttl is None else tx.now + ttl,
+        put.dedupe_key,
+        None if put.codec == "json" else put.codec,
+        seal(checksum(put.body, put.headers), seq, topic.id),
+        body,
+        put.headers,
+        put.body,
+    )
+    tx.db.execute(SQL.write_topic, (topic.id, offset))
+    tx.db.execute(SQL.add_publication, (topic.id, *entry[:-1]))
+    if _keeps(topic):
+        use_body(tx, body)
+    return entry
+
+
+def _keeps(topic: QueueRow) -> bool:
+    return topic.settings.journal and topic.settings.journal_payloads
+
+
+def _own_key(put: Put, subscriber: str) -> str | None:
+    return None if put.dedupe_key is None else f"{put.dedupe_key}:{subscriber}"

@@ -1,0 +1,38 @@
+"""Purge: everything of a queue but its settings."""
+
+from __future__ import annotations
+
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import BY_OPERATOR, PURGED
+from localqueue.stores.sqlite.verbs.bodies import drop_body
+from localqueue.stores.sqlite.verbs.fold import fold
+from localqueue.stores.sqlite.verbs.log import count_unread, move_position, unread
+from localqueue.stores.sqlite.view import Transaction
+
+
+def purge(tx: Transaction, queue: str) -> int:
+    """Remove all messages, keys and worker statistics; how many messages that were."""
+    row = tx.queue(queue)
+    if row is None:
+        return 0
+    tx.write_messages()
+    # Folded first, so that the counters start from nothing, also those of each worker.
+    fold(tx)
+    counts = [tx.count(row.id, state) for state in range(5)]
+    unseen = count_unread(tx, row)
+    rest = unread(tx, row)
+    if rest is not None:
+        move_position(tx, row, rest, rest.end)
+    for body, uses in tx.db.execute(SQL.purged_bodies, (row.id,)).fetchall():
+        drop_body(tx, body, uses)
+    tx.db.execute(SQL.purge_attempts, (row.id,))
+    tx.db.execute(SQL.purge_messages, (row.id,))
+    tx.db.execute(SQL.purge_dedupes, (row.id,))
+    tx.db.execute(SQL.delete_workers, (row.id,))
+    for state, n in enumerate(counts):
+        if n:
+            tx.event(PURGED, row.id, left=state, n=n, by=BY_OPERATOR)
+    # Told also when nothing was there: other processes then count from the fold above.
+    tx.event(PURGED, row.id, n=unseen, by=BY_OPERATOR)
+    tx.room.add(queue)
+    return sum(counts) + unseen

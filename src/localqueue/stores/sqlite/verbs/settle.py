@@ -1,0 +1,208 @@
+"""Ending leases: acknowledge, release, dead-letter, extend, cancel. A stale receipt changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from localqueue.message import NEVER_LEASED, Receipt
+from localqueue.outcome import Ack, DeadLetter, Release
+from localqueue.stores.protocol import (
+    Cancelled,
+    LeaseAnswer,
+    LeaseRequest,
+    Settle,
+    Settled,
+    StoredMessage,
+)
+from localqueue.stores.sqlite.rows import MessageRow
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import (
+    ACKED,
+    BY_OPERATOR,
+    BY_WORKER,
+    CANCEL_ASKED,
+    CANCELLED,
+    DEAD,
+    DEAD_LETTERED,
+    EXTENDED,
+    INFLIGHT,
+    RELEASED,
+)
+from localqueue.stores.sqlite.verbs.find import find_number, find_row
+from localqueue.stores.sqlite.verbs.lease import lease
+from localqueue.stores.sqlite.verbs.leave import bury, put_back, remove
+from localqueue.stores.sqlite.verbs.log import find_unread, make_message_early
+from localqueue.stores.sqlite.verbs.publish import enqueue_many
+from localqueue.stores.sqlite.verbs.records import change_records, conflicts
+from localqueue.stores.sqlite.view import Transaction
+
+
+def ack_many(tx: Transaction, receipts: Sequence[Receipt]) -> list[bool]:
+    answers = []
+    for receipt, row in _held(tx, receipts):
+        if row is not None:
+            remove(tx, row, ACKED, by=_actor(receipt))
+        answers.append(row is not None)
+    return answers
+
+
+def release_many(
+    tx: Transaction, receipts: Sequence[Receipt], delay: float, error: Mapping[str, Any] | None
+) -> list[bool]:
+    answers = []
+    for receipt, row in _held(tx, receipts):
+        may = row is not None and row.state != DEAD
+        if row is not None and may:
+            put_back(tx, row, RELEASED, delay=delay, error=error, by=_actor(receipt))
+        answers.append(may)
+    return answers
+
+
+def dead_letter_many(
+    tx: Transaction, receipts: Sequence[Receipt], error: Mapping[str, Any] | None
+) -> list[bool]:
+    answers = []
+    for receipt, row in _held(tx, receipts):
+        if row is not None:
+            bury(tx, row, DEAD_LETTERED, error, by=_actor(receipt))
+        answers.append(row is not None)
+    return answers
+
+
+def extend(
+    tx: Transaction, receipts: Sequence[Receipt], timeout: float, note: str | None
+) -> list[LeaseAnswer]:
+    answers = []
+    for receipt, row in _held(tx, receipts):
+        if row is None or row.state != INFLIGHT:
+            answers.append(LeaseAnswer.LOST)
+            continue
+        seq = tx.event(
+            EXTENDED,
+            row.queue,
+            row.number,
+            prev=row.last,
+            left=INFLIGHT,
+            entered=INFLIGHT,
+            attempt=row.attempts,
+            worker=row.worker,
+            by=_actor(receipt),
+            detail=None if note is None else {"note": note},
+        )
+        tx.db.execute(SQL.extend_lease, (tx.now + timeout, note, seq, row.id))
+        answers.append(LeaseAnswer.CANCEL_ASKED if row.cancel else LeaseAnswer.HELD)
+    return answers
+
+
+def settle_and_lease(
+    tx: Transaction, settles: Sequence[Settle], request: LeaseRequest | None
+) -> tuple[list[Settled], list[StoredMessage]]:
+    answers = [settle(tx, item) for item in settles]
+    return answers, lease(tx, request) if request is not None else []
+
+
+def settle(tx: Transaction, item: Settle) -> Settled:
+    """Ack, release or dead-letter, with records and follow-ups; all of it or nothing."""
+    ((receipt, row),) = _held(tx, [item.receipt])
+    if row is None or (row.state == DEAD and isinstance(item.settlement, Release)):
+        return Settled.STALE
+    if conflicts(tx, item.records):
+        return Settled.CONFLICT
+    change_records(tx, item.records)
+    by = _actor(receipt)
+    match item.settlement:
+        case Ack():
+            remove(tx, row, ACKED, by=by)
+        case Release(delay, error):
+            put_back(tx, row, RELEASED, delay=delay, error=error, by=by)
+        case DeadLetter(error):
+            bury(tx, row, DEAD_LETTERED, error, by=by)
+    enqueue_many(tx, item.puts, bounded=False)
+    return Settled.DONE
+
+
+def cancel(tx: Transaction, queue: str, message_id: str) -> Cancelled:
+    ((_, row),) = _held(tx, [Receipt(queue, message_id, None)])
+    if row is None or row.state == DEAD:
+        return Cancelled.UNKNOWN
+    if row.state != INFLIGHT:
+        remove(tx, row, CANCELLED, by=BY_OPERATOR)
+        return Cancelled.REMOVED
+    seq = tx.event(
+        CANCEL_ASKED,
+        row.queue,
+        row.number,
+        prev=row.last,
+        left=INFLIGHT,
+        entered=INFLIGHT,
+        attempt=row.attempts,
+        worker=row.worker,
+        by=BY_OPERATOR,
+    )
+    tx.db.execute(SQL.ask_cancel, (seq, row.id))
+    return Cancelled.ASKED
+
+
+def _actor(receipt: Receipt) -> int:
+    return BY_OPERATOR if receipt.token is None else BY_WORKER
+
+
+def _held(
+    tx: Transaction, receipts: Sequence[Receipt]
+) -> Iterator[tuple[Receipt, MessageRow | None]]:
+    """Each receipt with the row it may act on now, or None. One at a time: the same one may come twice."""
+    prefetched = _read_ahead(tx, receipts)
+    touched: set[int] = set()
+    for receipt in receipts:
+        number = tx.file.identity.seq(receipt.id)
+        row = None
+        if number is not None and number in prefetched and number not in touched:
+            queue = tx.queue(receipt.queue)
+            row = prefetched[number]
+            if queue is None or row.queue != queue.id:
+                row = None
+            # Settling one may promote another of the batch: that one is read again.
+            if row is not None and row.key is not None:
+                row = _find(tx, receipt)
+        else:
+            row = _find(tx, receipt)
+        if number is not None:
+            touched.add(number)
+        yield receipt, row if row is not None and _may_act(receipt, row) else None
+
+
+def _read_ahead(tx: Transaction, receipts: Sequence[Receipt]) -> dict[int, MessageRow]:
+    """The rows of a batch in one statement."""
+    if len(receipts) < 2:
+        return {}
+    numbers = [tx.file.identity.seq(receipt.id) for receipt in receipts]
+    tx.write_messages()
+    ids = json.dumps([number for number in numbers if number is not None])
+    rows = map(MessageRow._make, tx.db.execute(SQL.message_rows, (ids,)).fetchall())
+    return {row.id: row for row in rows}
+
+
+def _find(tx: Transaction, receipt: Receipt) -> MessageRow | None:
+    queue = tx.queue(receipt.queue)
+    if queue is None:
+        return None
+    tx.write_messages()
+    number = find_number(tx, queue, receipt.id)
+    if number is None:
+        return None
+    row = find_row(tx, queue, number)
+    if row is None and not receipt.token:
+        # An unread publication that someone acts on by its id gets its own row first.
+        entry = find_unread(tx, queue, number)
+        row = None if entry is None else make_message_early(tx, queue, *entry)
+    return row
+
+
+def _may_act(receipt: Receipt, row: MessageRow) -> bool:
+    if receipt.token is None:
+        return True
+    if receipt.token == NEVER_LEASED:
+        return row.state != INFLIGHT
+    return row.state == INFLIGHT and row.token == receipt.token

@@ -1,0 +1,198 @@
+"""What verbs work on: a snapshot to read, or a transaction to write. How it is made is the runner's."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from localqueue.errors import StoreCorrupt
+from localqueue.outcome import LONGEST_ERROR_TEXT, fingerprint
+from localqueue.stores.settings import QueueSettings
+from localqueue.stores.sqlite.counts import Counts
+from localqueue.stores.sqlite.identity import Identity
+from localqueue.stores.sqlite.rows import MessageRow
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import BY_WORKER
+
+
+class QueueRow(NamedTuple):
+    """A queue as the transaction sees it."""
+
+    id: int
+    name: str
+    version: int
+    settings: QueueSettings
+    topic: int | None
+
+
+@dataclass(slots=True)
+class FileState:
+    """What a process knows of a file between transactions."""
+
+    identity: Identity
+    counts: Counts = field(default_factory=Counts)
+    last_sweep: float = float("-inf")
+    folded: int = 0
+    _settings: dict[str, QueueSettings] = field(default_factory=dict)
+
+    def parse_settings(self, text: str) -> QueueSettings:
+        settings = self._settings.get(text)
+        if settings is None:
+            try:
+                settings = QueueSettings(**json.loads(text))
+            except (TypeError, ValueError) as error:
+                raise StoreCorrupt(f"the settings of a queue cannot be read: {error}") from error
+            self._settings[text] = settings
+        return settings
+
+
+class View:
+    """A consistent state of the file, for reading."""
+
+    __slots__ = ("_names", "_queues", "db", "file", "start_seq")
+
+    def __init__(self, db: sqlite3.Connection, file: FileState) -> None:
+        self.db = db
+        self.file = file
+        self._queues: dict[str, QueueRow] = {}
+        self._names: dict[int, str] = {}
+        newest = db.execute(SQL.last_seq).fetchone()
+        self.start_seq: int = newest[0] if newest else 0
+        """The newest committed event."""
+
+    def queue(self, name: str) -> QueueRow | None:
+        """The queue's row, or None when it was never used."""
+        known = self._queues.get(name)
+        if known is None:
+            found = self.db.execute(SQL.find_queue, (name,)).fetchone()
+            if found is None:
+                return None
+            number, version, settings, topic = found
+            known = QueueRow(number, name, version, self.file.parse_settings(settings), topic)
+            self._queues[name] = known
+            self._names[number] = name
+        return known
+
+    def queue_name(self, number: int) -> str:
+        name = self._names.get(number)
+        if name is None:
+            found = self.db.execute(SQL.queue_by_id, (number,)).fetchone()
+            if found is None:
+                raise StoreCorrupt(f"a message belongs to a queue number {number} that is not there")
+            name = self._names[number] = str(found[0])
+        return name
+
+    def states(self, queue: int) -> list[int]:
+        """Counts of ready, delayed, held, inflight and dead, as committed."""
+        return self.file.counts.states(self.db, queue, self.start_seq)
+
+
+class Transaction(View):
+    """A state that may be changed. Events and new messages are gathered and written together."""
+
+    __slots__ = ("_delta", "events", "messages", "now", "ready", "room", "seq")
+
+    def __init__(self, db: sqlite3.Connection, file: FileState, now: float) -> None:
+        super().__init__(db, file)
+        self.now = now
+        self.seq = self.start_seq
+        self.events: list[tuple[Any, ...]] = []
+        self.messages: list[tuple[Any, ...]] = []
+        self.ready: set[str] = set()
+        """Queues that may have something to lease now: their waiters are woken after the commit."""
+        self.room: set[str] = set()
+        self._delta: Counter[tuple[int, int]] = Counter()
+
+    def event(
+        self,
+        kind: int,
+        queue: int,
+        message: int | None = None,
+        *,
+        prev: int | None = None,
+        left: int | None = None,
+        entered: int | None = None,
+        n: int = 1,
+        attempt: int | None = None,
+        worker: str | None = None,
+        by: int = BY_WORKER,
+        error: Mapping[str, Any] | None = None,
+        enqueued_at: float | None = None,
+        leased_at: float | None = None,
+        waited: float | None = None,
+        body: int | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Journal one transition; its seq. ``message=0`` stands for the message it makes."""
+        self.seq = seq = self.seq + 1
+        kinds: tuple[str | None, str | None, str | None] = (None, None, None)
+        if error is not None:
+            kinds = (
+                error.get("type"),
+                str(error.get("message"))[:LONGEST_ERROR_TEXT],
+                fingerprint(dict(error)),
+            )
+        self.events.append(
+            (
+                seq, self.now, queue, seq if message == 0 else message, prev, kind, left, entered,
+                n, attempt, worker, by, *kinds, enqueued_at, leased_at, waited, body,
+                None if detail is None else json.dumps(detail),
+            )
+        )  # fmt: skip
+        if left is not None:
+            self._delta[queue, left] -= n
+        if entered is not None:
+            self._delta[queue, entered] += n
+        return seq
+
+    def closing(
+        self,
+        kind: int,
+        row: MessageRow,
+        entered: int | None,
+        *,
+        by: int = BY_WORKER,
+        error: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Journal the end of an attempt or of a life, with what tells wait and run times."""
+        leased_at = row.leased_at
+        return self.event(
+            kind,
+            row.queue,
+            row.number,
+            prev=row.last,
+            left=row.state,
+            entered=entered,
+            attempt=row.attempts,
+            worker=row.worker,
+            by=by,
+            error=error,
+            enqueued_at=row.created_at,
+            leased_at=leased_at,
+            waited=None if leased_at is None else max(0.0, leased_at - row.pos),
+        )
+
+    def count(self, queue: int, state: int) -> int:
+        """Messages in a state, this transaction's changes included."""
+        return self.states(queue)[state] + self._delta[queue, state]
+
+    def write_messages(self) -> None:
+        """New messages must be there before a statement of this transaction looks for them."""
+        if self.messages:
+            self.db.executemany(SQL.add_message, self.messages)
+            self.messages.clear()
+
+    def finish(self) -> None:
+        """Write what was gathered."""
+        self.write_messages()
+        if self.events:
+            self.db.executemany(SQL.add_event, self.events)
+            self.events.clear()
+
+    def forget(self, queue: str) -> None:
+        """The queue's row was changed: read it again."""
+        self._queues.pop(queue, None)

@@ -151,7 +151,7 @@ class QueueSpec:
 
     # --- building -------------------------------------------------------------------------------
     def build_queue(self, **options: Any) -> PersistentQueue[Any]:
-        """``PersistentQueue(spec=self, **options)``, refusing what would silently replace the spec."""
+        """A queue of this spec. Refuses options that would silently replace a part of it."""
         if options.get("spec") is not None:
             raise WrongType("build_queue() is called on a spec; it takes no other spec=")
         if options.get("policy_set") is not None and self.policy_set is not None:

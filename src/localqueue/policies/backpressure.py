@@ -97,11 +97,14 @@ class DropNewestBackpressure:
 
 @dataclass(frozen=True, slots=True)
 class DropOldestBackpressure:
-    """A full queue lets go of the message that has waited longest and stores the new one."""
+    """A full queue lets go of its oldest ready message, of the lowest priority, for the new one.
+
+    Where none is ready, because all are delayed or held back, a put raises ``queue.Full``.
+    """
 
     maxsize: int
     overflow: ClassVar[str] = "drop-oldest"
-    loses: ClassVar[str] = "the oldest waiting message, although its put was accepted"
+    loses: ClassVar[str] = "the oldest ready message, although its put was accepted"
 
     def __post_init__(self) -> None:
         check_count("maxsize", self.maxsize, least=1)
@@ -118,9 +121,10 @@ class DropOldestBackpressure:
 
 @dataclass(frozen=True, slots=True)
 class ThrottlingBackpressure:
-    """Every message is stored; producers pause, at most ``max_delay`` seconds each, while it is full.
+    """Every message is stored, but a producer pauses after its put while the queue is full.
 
-    The queue grows beyond ``maxsize`` when producers stay faster than consumers.
+    The pause grows with the excess, up to ``max_delay`` seconds at twice ``maxsize``. The queue
+    grows on when producers stay faster than consumers.
     """
 
     maxsize: int

@@ -45,6 +45,7 @@ class Use:
     priority: int = 0
     ordering_key: str | None = None
     dedupe_key: str | None = None
+    delay: float = 0.0
     start: str = "now"
     """Where a new subscriber begins."""
 
@@ -117,14 +118,13 @@ def _makes_dead_letters(queue: ResolvedPolicies) -> bool:
 def _needs_transactions(queue: ResolvedPolicies) -> bool:
     settings = _in_force(queue)
     return (
-        settings.overflow not in ("block", "reject")
+        settings.overflow == "drop-oldest"
         or settings.ttl is not None
         or settings.ordering == "per-key"
-        or settings.fanout in ("cursor", "hybrid")
         or settings.journal_payloads
-        or "crash_limit_policy" in queue.given
-        or queue.dynamic_subscriptions
+        or settings.crash_limit != DEFAULT_SETTINGS.crash_limit
         or queue.dedupe_window > 0
+        or queue.codec_policy.id != "json"
     )
 
 
@@ -159,17 +159,6 @@ RULES: tuple[Rule, ...] = (
         "deduplication policy refuses it: use DedupeKeySupport()",
         built=lambda queue, store: (
             queue.requires_dedupe_key and not queue.deduplication_policy.accepts_dedupe_key
-        ),
-    ),
-    Rule(
-        "window-shorter-than-a-lease",
-        "EffectivelyOnceDelivery with a dedupe window shorter than the lease timeout",
-        Verdict.REFUSE,
-        "the key could be free again while its first delivery still runs: use "
-        "DedupeKeySupport(window=0), which lasts until the message is gone, or a window longer "
-        "than the lease timeout",
-        built=lambda queue, store: (
-            _delivers(queue, "effectively-once") and 0 < queue.dedupe_window < queue.lease_timeout
         ),
     ),
     # --- order --------------------------------------------------------------------------------
@@ -255,12 +244,20 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "topic-without-transactions",
         "PublishSubscribeRouting on a store without transactions",
-        Verdict.WARN,
-        "this store has no transactions: a crash during a put leaves some subscribers without "
-        "their copy; use a store whose capabilities name one, such as SQLiteQueueStore",
+        Verdict.REFUSE,
+        "this store has no transactions, so a crash could leave some subscribers without their "
+        "message: use a store whose capabilities name one, such as SQLiteQueueStore",
         built=lambda queue, store: (
             queue.routing_policy.fanout and store.transactional is Atomicity.NONE
         ),
+    ),
+    Rule(
+        "delay-with-cursor",
+        'put(delay=...) on a topic with fan-out "cursor"',
+        Verdict.FAIL_AT_USE,
+        "cursor fan-out delivers in publication order and takes no delay; use hybrid or copy",
+        used=lambda queue, use: use.delay > 0 and use.settings.fanout == "cursor",
+        error=InvalidMessage,
     ),
     Rule(
         "earlier-start-without-payloads",
@@ -421,12 +418,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "policy-beyond-the-store",
-        "expiry, crash limit, dropping, throttling, overflow, ordering keys, kept payloads, a "
-        "dedupe window, shared or dynamic fan-out on a store without transactions",
+        "MessageTTL, CrashLimit, DropOldestBackpressure, OrderingKeys, Journal(payloads=True), "
+        "BytesCodec or a dedupe window on a store without transactions",
         Verdict.REFUSE,
-        "this store has no transactions and cannot carry out expiry, crash limit, dropping, "
-        "throttling, overflow, ordering keys, kept payloads, dedupe windows or shared and "
-        "dynamic fan-out: leave these policies out, or use a store such as SQLiteQueueStore",
+        "this store has no transactions and cannot expire messages, count crashes, drop the "
+        "oldest, hold messages behind a key, keep payloads or keys of messages that are gone, or "
+        "keep bytes: leave these policies out, or use a store such as SQLiteQueueStore",
         built=lambda queue, store: (
             store.transactional is Atomicity.NONE and _needs_transactions(queue)
         ),

@@ -27,9 +27,9 @@ class DeduplicationPolicy(Protocol):
 class DedupeKeySupport:
     """One key, one message.
 
-    The key is taken until its message is gone; with ``window`` also for that many seconds, however
-    soon the message is acknowledged. A put whose key is taken returns the message that has it
-    (``duplicate`` is True). When the values differ, ``on_conflict="error"`` raises
+    The key is taken until its message is gone, and at least ``window`` seconds from the put,
+    however soon the message is acknowledged. A put whose key is taken returns the message that has
+    it (``duplicate`` is True). When the values differ, ``on_conflict="error"`` raises
     DuplicateConflict instead.
     """
 

@@ -1,4 +1,4 @@
-"""Whether a put runs handlers. Those that do are adapters, see ``localqueue.adapters.dispatch``."""
+"""Whether a put runs handlers. What does is an adapter: ``localqueue.adapters.dispatch``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ ON_EXPIRY = ("drop", "dead-letter")
 
 
 class ExpiryPolicy(Protocol):
-    """Says whether messages expire. ``settings()`` gives the store its ``ttl`` and ``on_expiry``."""
+    """Says whether messages expire; ``settings()`` tells the store ``ttl`` and ``on_expiry``."""
 
     @property
     def expires(self) -> bool: ...

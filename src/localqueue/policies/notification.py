@@ -1,4 +1,4 @@
-"""Whether a put wakes somebody. Those that do are adapters, see ``localqueue.adapters.notification``."""
+"""Whether a put wakes somebody. What does is an adapter: ``localqueue.adapters.notification``."""
 
 from __future__ import annotations
 

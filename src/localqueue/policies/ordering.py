@@ -65,7 +65,7 @@ class BestEffortOrdering:
 
 @dataclass(frozen=True, slots=True)
 class OrderingKeys:
-    """Messages of one ``ordering_key`` one at a time and in the order of their puts; keys in parallel.
+    """Messages of one ``ordering_key`` one by one in the order of their puts; keys in parallel.
 
     A delayed or failed head holds back the rest of its key until it is acknowledged, dead-lettered,
     expired or removed. Messages without a key follow FifoReadyOrdering.

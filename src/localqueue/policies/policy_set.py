@@ -102,7 +102,7 @@ class QueuePolicySet:
         commit_policy: CommitPolicy = LOCAL_ATOMIC_COMMIT,
         **policies: Unpack[PolicyOptions],
     ) -> QueuePolicySet:
-        """Delivered at least once under a key; the ledger in ``idempotency_store`` skips repeats."""
+        """Delivered at least once under a key; ``idempotency_store`` is how repeats are skipped."""
         delivery = EffectivelyOnceDelivery(
             idempotency_store=idempotency_store,
             result_policy=result_policy,

@@ -68,7 +68,7 @@ SEMANTICS_AGREE_WITH: tuple[tuple[str, str, str], ...] = (
     ("ordering", "ordering_policy", "guarantee"),
     ("routing", "routing_policy", "pattern"),
 )
-"""Field of the semantics, policy, attribute of the policy; in the order in which they are checked."""
+"""Field of the semantics, policy, attribute of the policy, in the order of the checks."""
 
 # What the queue and the rules read of a policy, so that a wrong object is refused when it is given.
 _NEEDED: dict[str, tuple[str, ...]] = {

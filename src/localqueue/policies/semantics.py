@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class QueueSemantics:
-    """Describes a configuration. It changes nothing: the policies do, and it must agree with them."""
+    """Describes a configuration and changes nothing. It must agree with the policies."""
 
     locality: str = "local"
     delivery: str = "at-least-once"

@@ -64,7 +64,7 @@ class StaticFanoutSubscriptions:
 class DynamicFanoutSubscriptions:
     """Subscribers come and go with ``queue.subscribe`` and ``unsubscribe``; the store has the list.
 
-    What is published while nobody subscribes goes to nobody.
+    A put while nobody subscribes is refused.
     """
 
     subscriptions: ClassVar[bool] = True

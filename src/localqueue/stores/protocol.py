@@ -110,10 +110,15 @@ class Enqueued(NamedTuple):
     settings_version: int = 0
     delay: float = 0.0
     """How long a throttled producer should pause before its next put."""
+    copies: tuple[StoredMessage, ...] = ()
+    """What a topic stored, a message per subscriber."""
 
 
-class QueueIsFull(Exception):  # noqa: N818  a signal inside the library: users see queue.Full
-    """The batch does not fit, and the queue's overflow is to block or to reject."""
+class QueueIsFull(Exception):
+    """The batch does not fit, and the queue's overflow is to block or to reject.
+
+    A signal inside the library: users see ``queue.Full``.
+    """
 
     def __init__(self, queue: str, overflow: str) -> None:
         super().__init__(f"queue {queue!r} is full")
@@ -168,6 +173,9 @@ class Cancelled(StrEnum):
     REMOVED = "removed"
     ASKED = "asked"
     UNKNOWN = "unknown"
+
+    def __bool__(self) -> bool:
+        return self is not Cancelled.UNKNOWN
 
 
 class JournalEvent(NamedTuple):

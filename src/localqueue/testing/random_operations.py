@@ -16,6 +16,7 @@ from localqueue.stores.records import RecordChange
 from localqueue.testing.model import WAITING, Id, ModelMessage, ModelReceipt, ReferenceModel
 from localqueue.testing.side_by_side import Operation, Planned
 
+KEEPS = {"journal_payloads": True, "journal_max_age": 1e9}
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {},
     "priority": {"ordering": "priority"},
@@ -36,15 +37,17 @@ QUEUES: dict[str, dict[str, Any]] = {
     "ring-2": {"maxsize": 2, "overflow": "overflow", "overflow_to": "ring-1"},
 }
 TOPICS: dict[str, dict[str, Any]] = {
-    "copy": {"fanout": "copy", "journal_payloads": True},
+    "copy": {"fanout": "copy", **KEEPS},
     "copy-keys": {"fanout": "copy", "ordering": "per-key", "maxsize": 6, "overflow": "reject"},
     "copy-oldest": {"fanout": "copy", "maxsize": 3, "overflow": "drop-oldest"},
     "cursor": {"fanout": "cursor"},
-    "cursor-ttl": {
-        "fanout": "cursor", "journal_payloads": True, "ttl": 15.0, "on_expiry": "dead-letter",
-    },
-    "hybrid": {"fanout": "hybrid", "ordering": "per-key", "journal_payloads": True},
+    "cursor-reject": {"fanout": "cursor", "maxsize": 5, "overflow": "reject"},
+    "cursor-ttl": {"fanout": "cursor", "ttl": 15.0, "on_expiry": "dead-letter", **KEEPS},
+    "hybrid": {"fanout": "hybrid", "ordering": "per-key", **KEEPS},
     "hybrid-priority": {"fanout": "hybrid", "ordering": "priority", "ttl": 25.0},
+    "hybrid-oldest": {
+        "fanout": "hybrid", "ordering": "priority", "maxsize": 4, "overflow": "drop-oldest",
+    },
 }  # fmt: skip
 FAMILIES = (
     ("plain",), ("priority",), ("keys",), ("keys-ttl",), ("ttl",), ("one-crash",), ("quiet",),
@@ -378,7 +381,7 @@ class RandomOperations:
         random = self._random
         kind = random.choice(KINDS_OF_RECORD)
         if random.random() < 0.2:
-            return "prune_records", {"kind": kind}
+            return "late_prune_records", {"kind": kind}
         if random.random() < 0.4:
             return "load_record", {"kind": kind, "key": random.choice(("a", "b", "c"))}
         prefix, after = random.choice(("", "b", "a")), random.choice(("", "a", "b"))

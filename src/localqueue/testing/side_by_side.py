@@ -8,7 +8,7 @@ everything that is due has happened in both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from localqueue.errors import LocalQueueError
@@ -26,6 +26,7 @@ from localqueue.stores.protocol import (
 from localqueue.stores.records import RecordChange
 from localqueue.testing.clock import ManualClock
 from localqueue.testing.model import (
+    FROM_THE_BEGINNING,
     WAITING,
     Id,
     ModelAnswer,
@@ -55,7 +56,7 @@ class Operation(NamedTuple):
     """Count and peek before anything that has come due is swept."""
 
     def __str__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        arguments = ", ".join(f"{name}={_told(value)}" for name, value in self.arguments.items())
         look = " (after a look)" if self.look_first else ""
         return f"{self.number:6} at {self.at - START:g}: {self.verb}({arguments}){look}"
 
@@ -88,6 +89,7 @@ class SideBySide:
         self._highest_token = 0
         self._marks: dict[int, tuple[str, Id]] = {}
         self._places: list[tuple[str, Id]] = []
+        self._versions: dict[str, tuple[int, int]] = {}
         store.open_clock(self._clock)
 
     def run(self, operation: Operation) -> None:
@@ -107,7 +109,7 @@ class SideBySide:
     def _sweep(self, operation: Operation) -> None:
         if operation.look_first:
             for queue in self._queues_of(operation)[:2]:
-                self._look_at_counts(queue)
+                self._look_before_sweep(queue)
         self.model.sweep(self.now)
         if operation.verb == "lease_at_once":
             return
@@ -120,7 +122,10 @@ class SideBySide:
             lambda: self.model.configure(queue, changes, now=self.now),
             lambda: self.store.configure(queue, changes, now=self.now),
         )
-        self._same("settings", expected, got)
+        if isinstance(expected, Refused) or isinstance(got, Refused):
+            self._same("configure", expected, got)
+        else:
+            self._same_settings(queue, expected, got)
 
     def put(self, puts: Sequence[Put]) -> None:
         expected, got = self._both(
@@ -248,7 +253,7 @@ class SideBySide:
             return
         position, after = "now", None
         if start == "earliest":
-            position, after = "earliest", (-1, 0)
+            position, after = "earliest", FROM_THE_BEGINNING
         elif isinstance(start, int):
             position, after = self._marks[start]
         expected, got = self._both(
@@ -284,7 +289,8 @@ class SideBySide:
         expected = self.model.load_record(kind, key, now=self.now)
         self._same("record", expected, self.store.load_record(kind, key, now=self.now))
 
-    def prune_records(self, kind: str) -> None:
+    def late_prune_records(self, kind: str) -> None:
+        """Before anybody has looked: a sweep forgets them too."""
         expected = self.model.prune_records(kind, now=self.now)
         self._same("pruned records", expected, self.store.prune_records(kind, now=self.now))
 
@@ -307,6 +313,7 @@ class SideBySide:
 
     # --- looking ------------------------------------------------------------------------------
     def _look(self, operation: Operation) -> None:
+        self._same("when something is due", self.model.next_due(), self.store.next_due())
         if operation.number % LOOK_AT_ALL_EVERY == 0:
             self._same("the names of queues", sorted(self.model.queues), self.store.queues())
             for queue in self.model.queues:
@@ -314,16 +321,17 @@ class SideBySide:
         elif operation.number % LOOK_EVERY == 0:
             for queue in self._queues_of(operation)[:3]:
                 self._look_at(queue)
-        for queue, id in self._places[-1:]:
-            self._look_at_message(queue, id)
+        if self._places:
+            self._look_at_message(*self._places[operation.number * 7 % len(self._places)])
 
     def _look_at(self, queue: str) -> None:
         self._look_at_counts(queue)
-        self._same(f"waiting of {queue}", self.model.waiting(queue), self.store.waiting(queue))
-        self._same(f"settings of {queue}", self.model.settings(queue), self.store.settings(queue))
         self._same(
-            f"next due of {queue}", self.model.next_due([queue]), self.store.next_due([queue])
+            f"waiting of {queue}",
+            self.model.waiting(queue),
+            self.store.waiting(queue, now=self.now),
         )
+        self._same_settings(queue, self.model.settings(queue), self.store.settings(queue))
         self._same(
             f"subscribers of {queue}", self.model.subscribers(queue), self.store.subscribers(queue)
         )
@@ -332,6 +340,14 @@ class SideBySide:
             self.model.dead_letters(queue, limit=6),
             self.store.dead_letters(queue, limit=6),
         )
+
+    def _look_before_sweep(self, queue: str) -> None:
+        """Counts are as if everything that is due had been swept."""
+        expected = self.model.stats(queue, now=self.now)
+        got = self.store.stats(queue, now=self.now)
+        self._same(f"counts of {queue} before a sweep", _counts(expected), _counts(got))
+        size = self.store.qsize(queue, now=self.now)
+        self._same(f"qsize of {queue} before a sweep", expected.ready, size)
 
     def _look_at_counts(self, queue: str) -> None:
         expected = self.model.stats(queue, now=self.now)
@@ -370,9 +386,18 @@ class SideBySide:
         if expected != got:
             raise Disagreement(f"{what}\n  model: {expected}\n  store: {got}")
 
+    def _same_settings(self, queue: str, expected: Any, got: Any) -> None:
+        """Equal settings; a version that grows with each change, and not with a mere look."""
+        self._same(f"settings of {queue}", expected and expected[0], got and got[0])
+        if expected is None:
+            return
+        mine, theirs = self._versions.get(queue, (0, 0))
+        if got[1] < theirs or (expected[1] > mine and got[1] == theirs):
+            raise Disagreement(f"version {got[1]} of {queue} after {theirs}")
+        self._versions[queue] = (expected[1], got[1])
+
     def _same_answer(self, expected: ModelAnswer, got: Enqueued) -> None:
         self._same("fate", expected.fate, got.fate)
-        self._same("settings version", expected.version, got.settings_version)
         self._same("throttle delay", round(expected.delay, 6), round(got.delay, 6))
         self._same_message("the message of a put", expected.message, got.message)
 
@@ -417,7 +442,7 @@ class SideBySide:
         if expected.id not in self._ids and got.id not in self._owners:
             self._ids[expected.id] = got.id
             self._owners[got.id] = expected.id
-            self._places.append((expected.queue, expected.id))
+            self._places = [*self._places[-60:], (expected.queue, expected.id)]
         if self._ids.get(expected.id) != got.id:
             raise Disagreement(
                 f"{what}: the model has {expected.id}, the store {self._owners.get(got.id)}"
@@ -499,6 +524,26 @@ def _rounded(stats: QueueStats) -> dict[str, Any]:
         name: round(value, 6) if isinstance(value, float) else value
         for name, value in asdict(stats).items()
     }
+
+
+def _counts(stats: QueueStats) -> dict[str, Any]:
+    return {name: value for name, value in asdict(stats).items() if not name.endswith("seconds")}
+
+
+def _told(value: object) -> str:
+    """An argument, without the fields that were left at their defaults."""
+    if is_dataclass(value) and not isinstance(value, type):
+        told = [
+            f"{item.name}={_told(getattr(value, item.name))}"
+            for item in fields(value)
+            if getattr(value, item.name) != item.default
+        ]
+        return f"{type(value).__name__}({', '.join(told)})"
+    if isinstance(value, Planned):
+        return f"Planned({', '.join(map(_told, value))})"
+    if isinstance(value, (list, tuple)) and not isinstance(value, ModelReceipt):
+        return f"[{', '.join(map(_told, value))}]"
+    return repr(value)
 
 
 def _names(value: object) -> list[str]:

@@ -11,7 +11,7 @@ from localqueue.message import QueueMessage
 
 
 class _Closing:
-    """Whether the notification was closed. The lock keeps a late clear() from undoing the wake-up."""
+    """Whether it was closed. The lock keeps a late clear() from undoing the wake-up."""
 
     __slots__ = ("done", "lock")
 

@@ -52,7 +52,7 @@ INSERT INTO queue (name, settings, version, topic) VALUES (?, ?, ?, ?)
 UPDATE queue SET settings = ?, version = ? WHERE id = ?
 
 -- name: set_topic
-UPDATE queue SET topic = ?, version = version + 1 WHERE id = ?
+UPDATE queue SET topic = ? WHERE id = ?
 
 -- ---------------------------------------------------------------------------------------- messages
 

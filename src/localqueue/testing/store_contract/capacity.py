@@ -92,15 +92,15 @@ class Capacity(StoreCase):
 
     def test_a_message_comes_back_even_into_a_full_queue(self, store: QueueStore) -> None:
         _bounded(store, 1)
+        dead = put_dead(store, "dead")
         put(store, "first")
         leased = lease_one(store)
         put(store, "second")
-        dead = put_dead(store, "dead", queue="other")
 
         assert release(store, leased, now=NOW + 1) == [True]
-        assert store.requeue_dead_many("other", [dead.id], now=NOW + 1) == [True]
+        assert store.requeue_dead_many(QUEUE, [dead.id], now=NOW + 1) == [True]
 
-        assert store.waiting(QUEUE) == 2
+        assert store.waiting(QUEUE) == 3
         with pytest.raises(QueueIsFull):
             put(store, "third", now=NOW + 2)
 

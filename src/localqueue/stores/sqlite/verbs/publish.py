@@ -44,7 +44,8 @@ def _enqueue(tx: Transaction, put: Put, bounded: bool) -> Enqueued:
     else:
         answer = deliver(tx, queue, put, key=put.dedupe_key, bounded=bounded)
     store_request(tx, queue, put, answer)
-    return answer
+    # The caller's own row, also when the message went elsewhere.
+    return answer._replace(settings_version=queue.version)
 
 
 def _publish(tx: Transaction, topic: QueueRow, put: Put, bounded: bool) -> Enqueued:
@@ -88,7 +89,8 @@ def _copy(
             _add_publication(tx, topic, put, seq, shared.number)
     answer = min(answers, key=lambda answer: list(Fate).index(answer.fate))
     return answer._replace(
-        settings_version=topic.version, delay=max(answer.delay for answer in answers)
+        delay=max(answer.delay for answer in answers),
+        copies=tuple(answer.message for answer in stored),
     )
 
 
@@ -126,9 +128,11 @@ def _append(
         tx.ready.add(queue.name)
         if key is not None:
             remember_key(tx, queue, put, key, seq)
-    first = takers[0][0]
-    message = stored_message(tx.file.identity, first.name, as_row(first, topic.id, entry), [])
-    return Enqueued(message, Fate.STORED, topic.version, delay)
+    copies = tuple(
+        stored_message(tx.file.identity, queue.name, as_row(queue, topic.id, entry), [])
+        for queue, _ in takers
+    )
+    return Enqueued(copies[0], Fate.STORED, topic.version, delay, copies)
 
 
 def _add_publication(

@@ -1,10 +1,10 @@
-"""How a value becomes bytes. One canonical JSON encoder, with limits, and a checksum over the result."""
+"""How a value becomes bytes: one canonical JSON encoder, with limits, and a checksum."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,10 +16,10 @@ DEEPEST_VALUE = 100
 MOST_HEADERS = 64
 LARGEST_HEADERS = 16 * 1024
 
-_encode = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
-).encode
-_decode = json.JSONDecoder().decode
+_encoder = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+)
+_raw_decode = json.JSONDecoder().raw_decode
 _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
 ).encode
@@ -63,7 +63,7 @@ class JsonCodec:
 
     def encode(self, value: Any) -> bytes:
         try:
-            body = _encode(value).encode()
+            body = _to_json(value).encode()
         except UnicodeEncodeError:
             raise InvalidMessage(
                 "queue values must be JSON-serializable: a string holds a lone surrogate,"
@@ -73,11 +73,12 @@ class JsonCodec:
             raise InvalidMessage(f"queue values must be JSON-serializable: {error}") from error
         except RecursionError:
             raise InvalidMessage(
-                f"queue values may be nested at most {self.max_depth} levels deep"
+                f"queue values may be nested at most {self.max_depth} levels deep,"
+                " and must not contain themselves"
             ) from None
         if len(body) > self.max_bytes:
             raise InvalidMessage(
-                f"the value is {len(body):,} bytes as JSON; at most {self.max_bytes:,} can be stored"
+                f"the value is {len(body):,} bytes as JSON; at most {self.max_bytes:,} fit"
             )
         # A value cannot be deeper than it has brackets, so most are passed without a walk.
         if (
@@ -89,9 +90,13 @@ class JsonCodec:
 
     def decode(self, body: bytes) -> Any:
         try:
-            return _decode(str(body, "utf-8"))
+            text = str(body, "utf-8")
+            value, end = _raw_decode(text)
         except (ValueError, RecursionError) as error:
             raise DamagedMessage(f"the stored value is not JSON: {error}") from error
+        if end != len(text):
+            raise DamagedMessage("the stored value is followed by something else")
+        return value
 
     def fingerprint(self, value: Any, body: bytes) -> int:
         try:
@@ -138,6 +143,18 @@ class BytesCodec:
         return {"type": self.id, "max_bytes": self.max_bytes}
 
 
+def _make_encoder() -> Callable[[Any], str]:
+    """``_encoder.encode`` without making the C encoder anew for every value."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _encoder.encode
+    quote = json.encoder.encode_basestring
+    # No memory of what it is inside of: a circle ends as a value that is nested too deep.
+    made = make(None, _encoder.default, quote, None, ":", ",", False, False, False)
+    return lambda value: "".join(made(value, 0))
+
+
+_to_json = _make_encoder()
 JSON_CODEC = JsonCodec()
 BYTES_CODEC = BytesCodec()
 _KNOWN: dict[str, Codec] = {"json": JSON_CODEC, "bytes": BYTES_CODEC}

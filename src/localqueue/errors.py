@@ -4,10 +4,11 @@ LocalQueueError
 ├── ConfigurationError (ValueError)     things were combined that cannot work together
 ├── InvalidArgument (ValueError)        a number, name or limit that no call can mean
 ├── WrongType (TypeError)               an argument of a type that no call takes
-├── InvalidMessage (ValueError)         the value, header, key or priority cannot be stored; nothing was
+├── InvalidMessage (ValueError)         a value, header, key or priority cannot be stored
 │   ├── InvalidMessageType (TypeError)  the same, because of its type
 │   ├── DamagedMessage                  what is stored is not what was put; it is never handed out
 │   └── DuplicateConflict               the dedupe key belongs to a message with another value
+├── AdapterClosed                       a dispatcher was closed before the message reached it
 ├── LeaseLost                           the receipt is stale: someone else owns the message now
 ├── RecordConflict                      a record changed since it was read
 ├── UnsupportedByStore                  this store has no such ability; its capabilities say so
@@ -17,7 +18,7 @@ LocalQueueError
     ├── StoreCorrupt                    terminal: stop and look
     ├── StoreReadOnly                   the file or its folder may not be written
     ├── StoreMoved                      the file was deleted or replaced while it was open
-    ├── StoreUnsupported (ValueError)   not a file that this release reads: foreign, original or newer
+    ├── StoreUnsupported (ValueError)   not a file that this release reads: foreign or newer
     ├── StoreClosed                     close() was called
     ├── JournalTrimmed                  events after this position are gone already
     └── JournalForeign (ValueError)     the position belongs to another store
@@ -58,6 +59,10 @@ class DamagedMessage(InvalidMessage):
 
 class DuplicateConflict(InvalidMessage):
     """The dedupe key belongs to a message with another value, and the policy calls that an error."""
+
+
+class AdapterClosed(LocalQueueError):
+    """A dispatcher was closed before the message reached it; the message is stored and waits."""
 
 
 class LeaseLost(LocalQueueError):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -32,8 +32,7 @@ NEVER_LEASED = 0
 """The token of a message object that never had a lease, as ``put`` returns it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """Proof of a lease: the message and the number of the delivery.
 
     ``token`` grows with each delivery, so an older receipt is recognised. ``NEVER_LEASED`` acts

@@ -1,25 +1,18 @@
-"""PersistentQueue: a store under a policy set, with the methods of ``queue.Queue`` and of messages."""
+"""PersistentQueue: a store under a policy set, with the methods of ``queue.Queue`` and more."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Full
 from typing import Any, Generic, Self, TypeVar
 
-from localqueue.checks import (
-    check_count,
-    check_key,
-    check_priority,
-    check_seconds,
-    check_timeout,
-)
+from localqueue.checks import check_count, check_key, check_seconds, check_timeout
 from localqueue.clock import SYSTEM_CLOCK, Clock, StoreTime
-from localqueue.codec import encode_headers
 from localqueue.errors import (
     ConfigurationError,
     DamagedMessage,
@@ -54,8 +47,9 @@ from localqueue.policies.resolved import SpecLike
 from localqueue.policies.routing import RoutingPolicy
 from localqueue.policies.semantics import QueueSemantics
 from localqueue.policies.subscriptions import SubscriptionPolicy, subscriber_queue_name
+from localqueue.put_options import Key, PutMaker, PutOptions
 from localqueue.stores.open import as_store, default_path
-from localqueue.stores.present import present
+from localqueue.stores.present import present, present_value
 from localqueue.stores.protocol import (
     LARGEST_BATCH,
     LARGEST_BATCH_BYTES,
@@ -76,9 +70,6 @@ from localqueue.unfinished import Unfinished
 from localqueue.worker_config import PersistentWorkerConfig
 
 T = TypeVar("T")
-Key = str | Callable[[Any], str] | None
-"""A key for all messages of a batch, or a function that makes it from the value."""
-
 LONGEST_WAIT = 3600.0
 
 
@@ -243,10 +234,10 @@ class PersistentQueue(Generic[T]):
         nothing is, then. Notification and dispatch run after the message is stored, in this order;
         what they raise reaches the caller, and the message stays.
         """
-        put = self._to_put(
-            item, delay, priority, dedupe_key, encode_headers(headers), ordering_key, ttl, request_id
+        make = self._maker(
+            PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
         )
-        return self._enqueue([put], [item], block, timeout)[0]
+        return self._enqueue([make(item)], [item], block, timeout)[0]
 
     def put_nowait(self, item: T) -> QueueMessage[T]:
         """``put(item, block=False)``."""
@@ -269,14 +260,9 @@ class PersistentQueue(Generic[T]):
 
         The keys may be functions of the value.
         """
+        make = self._maker(PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl))
         values = list(items)
-        encoded = encode_headers(headers)
-        puts = [
-            self._to_put(
-                item, delay, priority, _made(dedupe_key, item), encoded, _made(ordering_key, item), ttl
-            )
-            for item in values
-        ]
+        puts = [make(item) for item in values]
         return self._enqueue(puts, values, block, timeout) if puts else []
 
     def put_stream(
@@ -297,29 +283,15 @@ class PersistentQueue(Generic[T]):
         A chunk is all or nothing: after an error the chunks before it are stored, and
         ``on_progress`` was told how many messages those hold.
         """
-        check_count("chunk", chunk, least=1)
-        encoded = encode_headers(headers)
-        done, size = 0, 0
-        puts: list[Put] = []
-        values: list[T] = []
-        for item in itertools.chain(items, (_END,)):
-            put = None
-            if item is not _END:
-                put = self._to_put(
-                    item, delay, priority, _made(dedupe_key, item), encoded,
-                    _made(ordering_key, item), ttl,
-                )  # fmt: skip
-            full = put is None or size + len(put.body) > LARGEST_BATCH_BYTES
-            if puts and (full or len(puts) >= min(chunk, LARGEST_BATCH, self._chunk_that_fits())):
-                self._enqueue(puts, values, True, None)
-                done += len(puts)
-                puts, values, size = [], [], 0
-                if on_progress is not None:
-                    on_progress(done)
-            if put is not None:
-                puts.append(put)
-                values.append(item)
-                size += len(put.body)
+        most = check_count("chunk", chunk, least=1)
+        make = self._maker(PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl))
+        most = min(most, LARGEST_BATCH, self._in_force().maxsize or LARGEST_BATCH)
+        done = 0
+        for puts, values in _chunks(items, make, most):
+            self._enqueue(puts, values, True, None)
+            done += len(puts)
+            if on_progress is not None:
+                on_progress(done)
         return done
 
     # --- getting --------------------------------------------------------------------------------
@@ -447,7 +419,7 @@ class PersistentQueue(Generic[T]):
     # --- looking --------------------------------------------------------------------------------
     def inspect(self, message_id: str) -> QueueMessage[T] | None:
         """One message with its attempt history, without leasing it; None when it is gone."""
-        store, when = self._opened()
+        store, _ = self._opened()
         found = store.read(self.name, _checked_id(message_id))
         return None if found is None else self._present_all([found])[0]
 
@@ -656,46 +628,8 @@ class PersistentQueue(Generic[T]):
             self._settings = store.settings(self.name)
         return QueueSettings() if self._settings is None else self._settings[0]
 
-    def _to_put(
-        self,
-        item: Any,
-        delay: float,
-        priority: int,
-        dedupe_key: str | None,
-        headers: bytes | None,
-        ordering_key: str | None,
-        ttl: float | None,
-        request_id: str | None = None,
-    ) -> Put:
-        seconds = check_seconds("delay", delay)
-        if dedupe_key is not None:
-            check_key("dedupe_key", dedupe_key)
-        check_priority(priority)
-        if ordering_key is not None:
-            check_key("ordering_key", ordering_key)
-        if ttl is not None:
-            check_seconds("ttl", ttl, zero=False)
-        if request_id is not None:
-            check_key("request_id", request_id)
-        use = Use("put", self._in_force(), priority, ordering_key, dedupe_key, seconds)
-        check_use(self._policies, use)
-        codec = self.codec_policy
-        body = codec.encode(item)
-        return Put(
-            self.name,
-            body,
-            codec.id,
-            headers,
-            seconds,
-            priority,
-            ordering_key,
-            ttl,
-            dedupe_key,
-            self._policies.dedupe_window,
-            0 if dedupe_key is None else codec.fingerprint(item, body),
-            self._policies.conflict_is_error,
-            request_id,
-        )
+    def _maker(self, options: PutOptions) -> PutMaker:
+        return PutMaker(self._policies, self._in_force(), options)
 
     def _enqueue(
         self, puts: Sequence[Put], values: Sequence[T], block: bool, timeout: float | None
@@ -705,14 +639,10 @@ class PersistentQueue(Generic[T]):
         self._notice_settings(answers[0].settings_version)
         drift = when.drift()
         messages = [
-            present(
-                answer.message,
-                self.codec_policy,
-                drift,
-                duplicate=answer.fate is Fate.DUPLICATE,
-                dropped=answer.fate is Fate.DROPPED,
-            )
-            for answer in answers
+            present_value(answer.message, item, drift)
+            if answer.fate is Fate.STORED
+            else self._unstored(answer, item, drift)
+            for answer, item in zip(answers, values, strict=True)
         ]
         if self.notification_policy.notifies_on_put or self.dispatch_policy.dispatches_on_put:
             for answer, message in zip(answers, messages, strict=True):
@@ -721,6 +651,11 @@ class PersistentQueue(Generic[T]):
         if pause > 0 and block:
             store.watch([self.name], "room").wait(pause if timeout is None else min(pause, timeout))
         return messages
+
+    def _unstored(self, answer: Enqueued, item: T, drift: float) -> QueueMessage[T]:
+        if answer.fate is Fate.DUPLICATE:
+            return replace(self._present_all([answer.message])[0], duplicate=True)
+        return present_value(answer.message, item, drift, dropped=True)
 
     def _store_when_there_is_room(
         self, puts: Sequence[Put], block: bool, timeout: float | None
@@ -749,16 +684,13 @@ class PersistentQueue(Generic[T]):
                 " put_stream puts it in chunks that do"
             )
 
-    def _chunk_that_fits(self) -> int:
-        return self._in_force().maxsize or LARGEST_BATCH
-
     def _run_hooks(self, answer: Enqueued, message: QueueMessage[T], drift: float) -> None:
         """Notify, then dispatch, what was stored now: once per copy of a publication."""
         if answer.fate is not Fate.STORED:
             return
         copies = [message]
         if answer.copies:
-            copies = [present(copy, self.codec_policy, drift) for copy in answer.copies]
+            copies = [present_value(copy, message.value, drift) for copy in answer.copies]
         for stored in copies:
             if self.notification_policy.notifies_on_put:
                 self.notification_policy.notify(stored)
@@ -847,15 +779,16 @@ class PersistentQueue(Generic[T]):
             return Receipt(self.name, message, None)
         if not isinstance(message, QueueMessage):
             raise WrongType(f"expected a message or its id, not {type(message).__name__}")
-        if message.queue != self.name and not message.queue.startswith(f"{self.name}."):
+        if message.queue == self.name:
+            return Receipt(message.queue, message.id, message.token)
+        if not message.queue.startswith(f"{self.name}."):
             raise InvalidArgument(
                 f"message {message.id} belongs to queue {message.queue!r}, not to {self.name!r}"
             )
         return message.receipt
 
     def _settled(self, receipts: Iterable[Receipt]) -> None:
-        for receipt in receipts:
-            self._unfinished.discard(receipt.id)
+        self._unfinished.discard(receipt.id for receipt in receipts)
 
     def _check_dynamic(self) -> None:
         if not self._policies.dynamic_subscriptions:
@@ -874,11 +807,21 @@ class PersistentQueue(Generic[T]):
             raise InvalidArgument(f"unknown subscriber {subscriber!r}")
 
 
-_END: Any = object()
-
-
-def _made(key: Key, item: Any) -> str | None:
-    return key(item) if callable(key) else key
+def _chunks(items: Iterable[T], make: PutMaker, most: int) -> Iterator[tuple[list[Put], list[T]]]:
+    """The puts of a stream in batches that fit one transaction, with their values."""
+    puts: list[Put] = []
+    values: list[T] = []
+    size = 0
+    for item in items:
+        put = make(item)
+        if len(puts) >= most or (puts and size + len(put.body) > LARGEST_BATCH_BYTES):
+            yield puts, values
+            puts, values, size = [], [], 0
+        puts.append(put)
+        values.append(item)
+        size += len(put.body)
+    if puts:
+        yield puts, values
 
 
 def _remaining(deadline: float | None) -> float:

@@ -1,8 +1,9 @@
-"""The messages that ``get()`` handed out and nobody has settled yet, for ``task_done`` and ``join``."""
+"""Messages that ``get()`` handed out and nobody has settled, for ``task_done`` and ``join``."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from localqueue.message import QueueMessage
@@ -33,10 +34,13 @@ class Unfinished:
             self._changed.notify_all()
             return message
 
-    def discard(self, message_id: str) -> None:
+    def discard(self, message_ids: Iterable[str]) -> None:
+        if not self._messages:
+            return
         with self._changed:
-            if self._messages.pop(message_id, None) is not None:
-                self._changed.notify_all()
+            for message_id in message_ids:
+                self._messages.pop(message_id, None)
+            self._changed.notify_all()
 
     def clear(self) -> None:
         with self._changed:

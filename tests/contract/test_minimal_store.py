@@ -116,12 +116,9 @@ class DictStore:
         messages = self._of(queue)
         states = Counter(_state(message, now) for message in messages)
         workers = Counter(m.leased_by for m in messages if m.leased_by is not None)
-        return QueueStats(
-            **states,
-            total=len(messages),
-            by_worker_id=dict(workers),
-            last_seen_by_worker_id=self.seen,
-        )
+        ready, delayed = states["ready"], states["delayed"]
+        inflight, dead, total = states["inflight"], states["dead"], len(messages)
+        return QueueStats(ready, delayed, inflight, dead, total, dict(workers), {}, self.seen)
 
     def record_worker_heartbeat(self, queue: str, worker_id: str, *, now: float) -> None:
         self.seen = self.seen | {worker_id: now}
@@ -337,7 +334,8 @@ class TestWhatMinimalStoreAdds:
 
         assert put(store, "does not").state == "dead"
         [dead] = store.dead_letters(QUEUE)
-        assert dead.last_error is not None and dead.last_error["type"] == "QueueFull"
+        assert dead.last_error is not None
+        assert dead.last_error["type"] == "QueueFull"
 
     def test_a_duplicate_of_another_processes_put_is_recognised(self) -> None:
         custom = DictStore()
@@ -367,7 +365,8 @@ class TestWhatMinimalStoreAdds:
 
         assert drain(MinimalStore(custom)) == ["good"]
         [dead] = custom.dead_letters(QUEUE)
-        assert dead.last_error is not None and dead.last_error["type"] == "InvalidMessage"
+        assert dead.last_error is not None
+        assert dead.last_error["type"] == "InvalidMessage"
 
     def test_failed_attempts_are_counted_from_the_objects_history(self) -> None:
         custom = DictStore()
@@ -389,7 +388,7 @@ class TestWhatMinimalStoreAdds:
 
         assert store.queues() == ["a", "b"]
         assert store.subscribers("a") == []
-        assert store.next_due(["a"]) is None
+        assert store.next_due() is None
 
     def test_a_waiter_looks_again_after_a_moment(self, store: QueueStore) -> None:
         waiter = store.watch([QUEUE], "ready")

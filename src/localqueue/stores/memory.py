@@ -12,7 +12,7 @@ from localqueue.stores.sqlite.wakeup import Wakeups
 
 
 class MemoryQueueStore(SQLStore):
-    """Messages live as long as this object. For tests, and for work that may be lost with the process."""
+    """Messages live as long as this object: for tests, and for work that may be lost."""
 
     capabilities = StoreCapabilities(
         ordered=True, wakes_waiters=True, transactional=Atomicity.STORE

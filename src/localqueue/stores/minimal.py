@@ -131,8 +131,6 @@ class MinimalStore:
         self._lock = threading.RLock()
         self._rows: dict[str, tuple[QueueSettings, int]] = {}
         self._keys: dict[tuple[str, str], str] = {}
-        self._clock: Clock | None = None
-        self._latest = 0.0
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -148,7 +146,6 @@ class MinimalStore:
                 close()
 
     def open_clock(self, clock: Clock) -> float:
-        self._clock = clock
         return clock.wall() - clock.steady()
 
     # --- queues -------------------------------------------------------------------------------
@@ -181,7 +178,7 @@ class MinimalStore:
         with self._lock:
             moment = self._moment(now)
             self._check(puts)
-            self._refuse_what_does_not_fit(puts)
+            self._refuse_what_does_not_fit(puts, moment)
             return [self._enqueue(put, moment) for put in puts]
 
     def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
@@ -276,15 +273,14 @@ class MinimalStore:
     def qsize(self, queue: str, *, now: Now) -> int:
         return self._custom().qsize(queue, now=self._moment(now))
 
-    def waiting(self, queue: str) -> int:
-        """Ready and delayed messages, at the latest moment that this object was told of."""
-        stats = self.stats(queue, now=self._present)
+    def waiting(self, queue: str, *, now: Now) -> int:
+        stats = self.stats(queue, now=now)
         return stats.ready + stats.delayed
 
     def stats(self, queue: str, *, now: Now) -> QueueStats:
         return _counted(self._custom().stats(queue, now=self._moment(now)))
 
-    def next_due(self, queues: Sequence[str]) -> float | None:
+    def next_due(self) -> float | None:
         """None: a simple store cannot say, so its waiters look again and again."""
         self._custom()
         return None
@@ -386,11 +382,7 @@ class MinimalStore:
 
     def _moment(self, now: Now) -> float:
         self._custom()
-        self._latest = read_now(now)
-        return self._latest
-
-    def _present(self) -> float:
-        return self._latest if self._clock is None else self._clock.wall()
+        return read_now(now)
 
     def _row(self, queue: str) -> tuple[QueueSettings, int]:
         return self._rows.setdefault(queue, (DEFAULT_SETTINGS, 1))
@@ -411,7 +403,7 @@ class MinimalStore:
                 raise InvalidMessage("priority requires PriorityOrdering")
             _refuse_conflict(put, self._holder_of_key(put))
 
-    def _refuse_what_does_not_fit(self, puts: Sequence[Put]) -> None:
+    def _refuse_what_does_not_fit(self, puts: Sequence[Put], moment: float) -> None:
         arriving: Counter[str] = Counter()
         keys: set[tuple[str, str]] = set()
         for put in puts:
@@ -422,12 +414,14 @@ class MinimalStore:
                 arriving[put.queue] += 1
         for queue, count in arriving.items():
             settings, _ = self._row(queue)
-            if settings.overflow in ("block", "reject") and not self._has_room(queue, count):
+            if settings.overflow in ("block", "reject") and not self._has_room(
+                queue, moment, count
+            ):
                 raise QueueIsFull(queue, settings.overflow)
 
-    def _has_room(self, queue: str, count: int = 1) -> bool:
+    def _has_room(self, queue: str, moment: float, count: int = 1) -> bool:
         settings, _ = self._row(queue)
-        return settings.maxsize <= 0 or self.waiting(queue) + count <= settings.maxsize
+        return settings.maxsize <= 0 or self.waiting(queue, now=moment) + count <= settings.maxsize
 
     def _enqueue(self, put: Put, moment: float, *, bounded: bool = True, hops: int = 0) -> Enqueued:
         settings, version = self._row(put.queue)
@@ -435,12 +429,12 @@ class MinimalStore:
         if existing is not None:
             return self._duplicate(put, existing, version)
         delay = 0.0
-        if bounded and not self._has_room(put.queue):
+        if bounded and not self._has_room(put.queue, moment):
             match settings.overflow:
                 case "drop-newest":
                     return Enqueued(_never_stored(put, moment), Fate.DROPPED, version)
                 case "throttle":
-                    excess = self.waiting(put.queue) - settings.maxsize + 1
+                    excess = self.waiting(put.queue, now=moment) - settings.maxsize + 1
                     share = min(1.0, excess / settings.maxsize)
                     delay = settings.throttle_delay * share
                 case "overflow":

@@ -43,8 +43,7 @@ class StoreCapabilities:
     transactional: Atomicity = Atomicity.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """A message to be stored. ``delay`` and ``ttl`` count from the transaction's ``now``."""
 
     queue: str
@@ -269,8 +268,12 @@ class QueueStore(Protocol):
         """Remove the messages whose lease these receipts hold; one answer each, in order."""
 
     def release_many(
-        self, receipts: Sequence[Receipt], *, delay: float = 0.0,
-        error: Mapping[str, Any] | None = None, now: Now,
+        self,
+        receipts: Sequence[Receipt],
+        *,
+        delay: float = 0.0,
+        error: Mapping[str, Any] | None = None,
+        now: Now,
     ) -> list[bool]:
         """Deliver them again ``delay`` seconds from now, behind what is ready then."""
 
@@ -337,9 +340,7 @@ class QueueStore(Protocol):
         """Remove everything of the queue but its settings; how many messages that were."""
 
     # --- topics -------------------------------------------------------------------------------
-    def subscribe(
-        self, topic: str, subscriber: str, *, start: str = "now", now: Now
-    ) -> bool:
+    def subscribe(self, topic: str, subscriber: str, *, start: str = "now", now: Now) -> bool:
         """Hand out to ``topic.subscriber`` from now, "earliest" or a position; False if it was."""
 
     def unsubscribe(self, topic: str, subscriber: str, *, now: Now) -> bool:

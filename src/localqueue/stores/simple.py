@@ -1,7 +1,7 @@
 """The simple verbs, one message at a time, by queue and id and on the wall clock.
 
-They act as an operator: on whatever lease there is, which makes the holder's receipt stale. A custom
-store needs only these, see ``minimal.py``.
+They act as an operator: on whatever lease there is, which makes the holder's receipt stale. A
+custom store needs only these, see ``minimal.py``.
 """
 
 from __future__ import annotations

@@ -110,12 +110,13 @@ class ModelAnswer(NamedTuple):
     message: ModelMessage
     fate: Fate
     delay: float = 0.0
+    is_there: bool = True
+    """False for a message that was let go, or has left while its key's window is open."""
 
 
 class Taken(NamedTuple):
     """Who has a dedupe key or request id, and until when it outlives its message."""
 
-    queue: str
     id: Id
     fingerprint: int
     until: float
@@ -225,7 +226,7 @@ class ReferenceModel:
     # --- putting ------------------------------------------------------------------------------
     def enqueue_many(self, puts: Sequence[Put], *, now: float) -> list[ModelAnswer]:
         self.sweep(now)
-        before = self._picture()
+        before = self._picture(put.queue for put in puts)
         try:
             return [self._enqueue(put, now, bounded=True) for put in puts]
         except Exception:
@@ -247,10 +248,8 @@ class ReferenceModel:
         else:
             answer = self._publish(queue, put, now, bounded=bounded)
         if put.request_id is not None and answer.fate is Fate.STORED:
-            message = answer.message
-            queue.requests[put.request_id] = Taken(
-                message.queue, message.id, put.fingerprint, now + REQUEST_ID_WINDOW
-            )
+            until = now + REQUEST_ID_WINDOW
+            queue.requests[put.request_id] = Taken(answer.message.id, put.fingerprint, until)
         return answer
 
     def _deliver(self, queue: ModelQueue, put: Put, now: float, *, bounded: bool) -> ModelAnswer:
@@ -262,12 +261,12 @@ class ReferenceModel:
         target, fate = self._find_room(queue, now) if bounded else (queue, "stored")
         message = self._message(target, put, now)
         if fate == "dropped":
-            return ModelAnswer(message, Fate.DROPPED)
+            return ModelAnswer(message, Fate.DROPPED, is_there=False)
         if fate == "dead":
             message.state, message.expires_at = "dead", None
             message.last_error, message.failed_at = {"type": "QueueFull"}, now
         target.messages[message.id] = message
-        self._take_key(queue, put, message, now)
+        self._take_key(target, put, message, now)
         self._tidy(target, now)
         return ModelAnswer(message.picture(), Fate.STORED, delay)
 
@@ -296,27 +295,49 @@ class ReferenceModel:
 
     # --- deduplication ------------------------------------------------------------------------
     def _taken(self, queue: ModelQueue, put: Put, now: float) -> Taken | None:
-        """Who has the key: as long as the message lives, and its window is open."""
-        taken = queue.keys.get(put.dedupe_key or "")
-        if taken is None or (self.read(taken.queue, taken.id) is None and now >= taken.until):
-            return None
-        if put.conflict_is_error and taken.fingerprint != put.fingerprint:
-            raise DuplicateConflict(f"{put.dedupe_key!r} belongs to another value")
-        return taken
+        """Who has the key, here or where this queue overflows to.
+
+        A key is taken as long as the message lives and as long as its window is open.
+        """
+        for place in self._overflow_chain(queue):
+            self._forget_keys(place, now)
+            taken = place.keys.get(put.dedupe_key or "")
+            if taken is None:
+                continue
+            if put.conflict_is_error and taken.fingerprint != put.fingerprint:
+                raise DuplicateConflict(f"{put.dedupe_key!r} belongs to another value")
+            return taken
+        return None
+
+    def _forget_keys(self, queue: ModelQueue, now: float) -> None:
+        queue.keys = {
+            key: taken
+            for key, taken in queue.keys.items()
+            if queue.find(taken.id) is not None or now < taken.until
+        }
+
+    def _overflow_chain(self, queue: ModelQueue) -> list[ModelQueue]:
+        chain = [queue]
+        while chain[-1].settings.overflow == "overflow":
+            after = self.queues.get(chain[-1].settings.overflow_to or "")
+            if after is None or after in chain:
+                break
+            chain.append(after)
+        return chain
 
     def _take_key(self, queue: ModelQueue, put: Put, message: ModelMessage, now: float) -> None:
         if put.dedupe_key is not None:
-            queue.keys[put.dedupe_key] = Taken(
-                message.queue, message.id, put.fingerprint, now + put.dedupe_window
-            )
+            until = now + put.dedupe_window
+            queue.keys[put.dedupe_key] = Taken(message.id, put.fingerprint, until)
 
     def _existing(self, queue: ModelQueue, put: Put, taken: Taken, now: float) -> ModelAnswer:
-        there = self.read(taken.queue, taken.id)
-        if there is not None:
-            return ModelAnswer(there.picture(), Fate.DUPLICATE)
+        for place in [*self._overflow_chain(queue), *self._subscribing(queue)]:
+            there = place.find(taken.id)
+            if there is not None:
+                return ModelAnswer(there.picture(), Fate.DUPLICATE)
         gone = self._message(queue, put, now)
         gone.id, gone.state, gone.expires_at = taken.id, "ready", None
-        return ModelAnswer(gone, Fate.DUPLICATE)
+        return ModelAnswer(gone, Fate.DUPLICATE, is_there=False)
 
     # --- capacity -----------------------------------------------------------------------------
     def _find_room(self, queue: ModelQueue, now: float) -> tuple[ModelQueue, str]:
@@ -404,12 +425,13 @@ class ReferenceModel:
 
     def _shares(self, topic: ModelQueue, put: Put) -> list[tuple[ModelQueue, Put]]:
         """The put as each subscriber gets it, with a dedupe key of its own."""
-        shares = []
-        for name in topic.subscribers:
-            key = None if put.dedupe_key is None else f"{put.dedupe_key}:{name}"
-            queue = self.queues[f"{topic.name}.{name}"]
-            shares.append((queue, replace(put, queue=queue.name, dedupe_key=key)))
-        return shares
+        return [
+            (queue, put._replace(queue=queue.name, dedupe_key=_own_key(put, queue.name)))
+            for queue in self._subscribing(topic)
+        ]
+
+    def _subscribing(self, topic: ModelQueue) -> list[ModelQueue]:
+        return [self.queues[f"{topic.name}.{name}"] for name in topic.subscribers]
 
     def _keep(self, topic: ModelQueue, put: Put, id: Id, now: float) -> float | None:
         """Keep it for subscribers that come later, if the topic does; when it expires."""
@@ -423,7 +445,7 @@ class ReferenceModel:
         self, queue: ModelQueue, put: Put, id: Id, at: float, expires_at: float | None
     ) -> ModelMessage:
         """A publication as a subscriber's message."""
-        plain = replace(put, delay=0.0, priority=0, ordering_key=None)
+        plain = put._replace(delay=0.0, priority=0, ordering_key=None)
         message = self._message(queue, plain, at)
         message.id = message.made = message.turn = id
         message.expires_at = expires_at
@@ -450,10 +472,11 @@ class ReferenceModel:
             if name in [f"{topic}.{other}" for other in [*queue.subscribers, subscriber]]
         ]
         mine = self.queues[name]
+        self._forget_keys(mine, now)
         for id, put, at, expires_at in queue.kept:
-            if after is not None and id > after:
-                key = None if put.dedupe_key is None else f"{put.dedupe_key}:{subscriber}"
-                own = replace(put, dedupe_key=key)
+            # A publication that it still has from an earlier time is not handed out again.
+            if after is not None and id > after and id not in mine.messages:
+                own = put._replace(dedupe_key=_own_key(put, name))
                 mine.unread.append(self._reading(mine, own, id, at, expires_at))
         self._tidy(mine, now)
         return True
@@ -575,7 +598,7 @@ class ReferenceModel:
         now: float,
     ) -> Settled:
         self.sweep(now)
-        before = self._picture()
+        before = self._picture([receipt.queue, *(put.queue for put in puts)])
         if not self._settle(receipt, settlement, now):
             return Settled.STALE
         try:
@@ -652,7 +675,7 @@ class ReferenceModel:
             message.state = "held"
 
     def _end_lease(self, message: ModelMessage, how: str, now: float) -> None:
-        if message.state == "inflight":
+        if message.state == "inflight" or how != "released":
             message.remember(how, now)
         message.token = message.leased_until = message.leased_by = None
         message.liveness = message.note = None
@@ -882,12 +905,31 @@ class ReferenceModel:
             self.queues[name] = ModelQueue(name, DEFAULT_SETTINGS)
         return self.queues[name]
 
-    def _picture(self) -> Picture:
-        """Everything as it is now, for a batch that may be refused half-way."""
-        return {name: queue.picture() for name, queue in self.queues.items()}, dict(self.records)
+    def _picture(self, names: Iterable[str]) -> Picture:
+        """Everything as it is now, for a batch that may be refused half-way.
+
+        Only queues that the batch can reach are copied; the others stay as they are.
+        """
+        reached: set[str] = set()
+        todo = [name for name in names if name in self.queues]
+        while todo:
+            queue = self.queues[todo.pop()]
+            reached.add(queue.name)
+            after = [*self._overflow_chain(queue), *self._subscribing(queue)]
+            todo += [other.name for other in after if other.name not in reached]
+        queues = {
+            name: queue.picture() if name in reached else queue
+            for name, queue in self.queues.items()
+        }
+        return queues, dict(self.records)
 
     def _back_to(self, picture: Picture) -> None:
         self.queues, self.records = picture
+
+
+def _own_key(put: Put, queue: str) -> str | None:
+    """A subscriber's dedupe key."""
+    return None if put.dedupe_key is None else f"{put.dedupe_key}:{queue.rpartition('.')[2]}"
 
 
 def _is_over(record: Record, now: float) -> bool:

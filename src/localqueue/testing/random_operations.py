@@ -14,7 +14,7 @@ from localqueue.outcome import Ack, DeadLetter, Release, Settlement
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.records import RecordChange
 from localqueue.testing.model import WAITING, Id, ModelMessage, ModelReceipt, ReferenceModel
-from localqueue.testing.side_by_side import Operation, Planned
+from localqueue.testing.side_by_side import NOBODY, Operation, Planned
 
 KEEPS = {"journal_payloads": True, "journal_max_age": 1e9}
 QUEUES: dict[str, dict[str, Any]] = {
@@ -163,6 +163,9 @@ class RandomOperations:
         return self._random.choice(found) if found else None
 
     def _some_receipts(self) -> list[ModelReceipt]:
+        if self._random.random() < 0.15:
+            leased = self._model.queues[self._queue()].in_state("inflight")
+            return [_receipt(message) for message in leased[:10]]
         return [self._receipt() for _ in range(self._random.choice((1, 1, 1, 2, 3)))]
 
     def _receipt(self) -> ModelReceipt:
@@ -176,7 +179,7 @@ class RandomOperations:
             return self._random.choice(self._receipts)
         message = self._message()
         if message is None:
-            return ModelReceipt(self._queue(), (-1, -1), 0)
+            return ModelReceipt(self._queue(), NOBODY, 0)
         return ModelReceipt(message.queue, message.id, self._random.choice((0, 0, None)))
 
     def _delay(self) -> float:
@@ -276,6 +279,9 @@ class RandomOperations:
             if self._random.random() < 0.1:
                 return "purge", {"queue": self._queue()}
             return self._lease_and_forget()
+        if self._random.random() < 0.1:
+            bodies = [f'"{self._number}-{number}"'.encode() for number in range(8)]
+            return "put", {"puts": [Put(name, body) for body in bodies]}
         count = self._random.choice((1, 1, 1, 1, 2, 3, 6))
         return "put", {"puts": [self._put(name, number) for number in range(count)]}
 
@@ -320,7 +326,7 @@ class RandomOperations:
         queue = self._model.queues[self._queue()]
         known: list[Id] = [*queue.messages, *(message.id for message in queue.unread)]
         known += [receipt.id for receipt in self._receipts if receipt.queue == queue.name]
-        id = self._random.choice(known) if known else (-1, -1)
+        id = self._random.choice(known) if known else NOBODY
         return "cancel", {"queue": queue.name, "id": id}
 
     def _requeue(self) -> tuple[str, dict[str, Any]]:

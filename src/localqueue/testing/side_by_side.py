@@ -42,6 +42,9 @@ LOOK_AT_ALL_EVERY = 250
 HISTORY_KEPT_FOR_SURE = 10
 """A history is capped; up to this many attempts nothing may be missing."""
 
+NOBODY: Id = (-1, -1)
+"""The id of no message."""
+
 T = TypeVar("T")
 
 
@@ -105,6 +108,9 @@ class SideBySide:
         if late:
             self._sweep(operation)
         self._look(operation)
+
+    def close(self) -> None:
+        self.store.close()
 
     def _sweep(self, operation: Operation) -> None:
         if operation.look_first:
@@ -223,11 +229,14 @@ class SideBySide:
         self._same_lease(leased, got[1])
 
     def cancel(self, queue: str, id: Id) -> None:
+        if not self._is_known(id):
+            return
         expected = self.model.cancel(queue, id, now=self.now)
         got = self.store.cancel(queue, self._public(id), now=self.now)
         self._same("cancel", expected, got)
 
     def requeue(self, queue: str, ids: Sequence[Id], delay: float = 0.0) -> None:
+        ids = [id for id in ids if self._is_known(id)]
         public = [self._public(id) for id in ids]
         expected = self.model.requeue_dead_many(queue, ids, delay=delay, now=self.now)
         got = self.store.requeue_dead_many(queue, public, delay=delay, now=self.now)
@@ -313,16 +322,17 @@ class SideBySide:
 
     # --- looking ------------------------------------------------------------------------------
     def _look(self, operation: Operation) -> None:
-        self._same("when something is due", self.model.next_due(), self.store.next_due())
-        if operation.number % LOOK_AT_ALL_EVERY == 0:
-            self._same("the names of queues", sorted(self.model.queues), self.store.queues())
-            for queue in self.model.queues:
-                self._look_at(queue)
-        elif operation.number % LOOK_EVERY == 0:
-            for queue in self._queues_of(operation)[:3]:
-                self._look_at(queue)
         if self._places:
             self._look_at_message(*self._places[operation.number * 7 % len(self._places)])
+        if operation.number % LOOK_EVERY:
+            return
+        self._same("when something is due", self.model.next_due(), self.store.next_due())
+        queues = self._queues_of(operation)[:3]
+        if operation.number % LOOK_AT_ALL_EVERY == 0:
+            queues = sorted(self.model.queues)
+            self._same("the names of queues", queues, self.store.queues())
+        for queue in queues:
+            self._look_at(queue)
 
     def _look_at(self, queue: str) -> None:
         self._look_at_counts(queue)
@@ -342,12 +352,22 @@ class SideBySide:
         )
 
     def _look_before_sweep(self, queue: str) -> None:
-        """Counts are as if everything that is due had been swept."""
-        expected = self.model.stats(queue, now=self.now)
-        got = self.store.stats(queue, now=self.now)
-        self._same(f"counts of {queue} before a sweep", _counts(expected), _counts(got))
-        size = self.store.qsize(queue, now=self.now)
-        self._same(f"qsize of {queue} before a sweep", expected.ready, size)
+        """Counts are as if everything that is due had been swept.
+
+        One thing may wait for the sweep: that the next of a key comes forward for a head that
+        expires. Then only what leaves is compared.
+        """
+        held = self.model.queues[queue].in_state("held")
+        expected = _counts(self.model.stats(queue, now=self.now))
+        got = _counts(self.store.stats(queue, now=self.now))
+        if any(message.state != "held" for message in held):
+            for name in ("ready", "delayed", "held"):
+                expected.pop(name)
+                got.pop(name)
+        else:
+            size = self.store.qsize(queue, now=self.now)
+            self._same(f"qsize of {queue} before a sweep", expected["ready"], size)
+        self._same(f"counts of {queue} before a sweep", expected, got)
 
     def _look_at_counts(self, queue: str) -> None:
         expected = self.model.stats(queue, now=self.now)
@@ -370,7 +390,7 @@ class SideBySide:
         self._same_message(f"message {id} of {queue}", expected, got)
         if expected.attempts <= HISTORY_KEPT_FOR_SURE:
             seen = tuple((e["type"], e["at"], e["attempt"]) for e in got.history)
-            self._same(f"history of {id}", expected.history, seen)
+            self._same(f"history of {id}", _attempts(expected.history), _attempts(seen))
 
     def _queues_of(self, operation: Operation) -> list[str]:
         found: list[str] = []
@@ -399,7 +419,13 @@ class SideBySide:
     def _same_answer(self, expected: ModelAnswer, got: Enqueued) -> None:
         self._same("fate", expected.fate, got.fate)
         self._same("throttle delay", round(expected.delay, 6), round(got.delay, 6))
-        self._same_message("the message of a put", expected.message, got.message)
+        what, message = "the message of a put", got.message
+        if expected.is_there:
+            self._same_message(what, expected.message, message)
+            return
+        self._bind(what, expected.message, message)
+        self._same(what, expected.message.body, message.body)
+        self._same(what, ("ready", 0, 0), (str(message.state), message.attempts, message.token))
 
     def _same_lease(self, expected: list[ModelMessage], got: list[StoredMessage]) -> None:
         self._same_messages("lease", expected, got)
@@ -413,12 +439,7 @@ class SideBySide:
     def _same_messages(
         self, what: str, expected: list[ModelMessage], got: list[StoredMessage]
     ) -> None:
-        bodies = [message.body for message in expected], [message.body for message in got]
-        if bodies[0] != bodies[1]:
-            raise Disagreement(
-                f"{what}\n  model: {expected}\n  store: {got}"
-                f"\n  model: {bodies[0]}\n  store: {bodies[1]}"
-            )
+        self._same(what, [m.body for m in expected], [m.body for m in got])
         for message, stored in zip(expected, got, strict=True):
             self._same_message(what, message, stored)
 
@@ -451,6 +472,10 @@ class SideBySide:
     def _public(self, id: Id) -> str:
         return self._ids.get(id, "0" * 32)
 
+    def _is_known(self, id: Id) -> bool:
+        """Whether the store has said what it calls this message. NOBODY is unknown to both."""
+        return id in self._ids or id == NOBODY
+
     def _receipts(
         self, receipts: Sequence[ModelReceipt]
     ) -> tuple[list[ModelReceipt], list[Receipt]]:
@@ -458,7 +483,7 @@ class SideBySide:
         known = [
             receipt
             for receipt in receipts
-            if receipt.id in self._ids
+            if self._is_known(receipt.id)
             and (not isinstance(receipt.token, tuple) or receipt.token in self._tokens)
         ]
         return known, [self._receipt(receipt) for receipt in known]
@@ -466,7 +491,7 @@ class SideBySide:
     def _receipt(self, receipt: ModelReceipt) -> Receipt:
         token = receipt.token
         number = self._tokens[token] if isinstance(token, tuple) else token
-        return Receipt(receipt.queue, self._ids[receipt.id], number)
+        return Receipt(receipt.queue, self._public(receipt.id), number)
 
     def _settles(self, planned: Iterable[Planned]) -> list[tuple[Planned, Settle]]:
         return [
@@ -530,20 +555,34 @@ def _counts(stats: QueueStats) -> dict[str, Any]:
     return {name: value for name, value in asdict(stats).items() if not name.endswith("seconds")}
 
 
+Told = tuple[tuple[str, float, int], ...]
+
+
+def _attempts(history: Told) -> Told:
+    """Leases, how they ended, and requeues; whether a burial without a lease is told is open."""
+    return tuple(
+        entry
+        for before, entry in zip((("", 0.0, 0), *history), history, strict=False)
+        if entry[0] != "dead_lettered" or before[0] == "leased"
+    )
+
+
 def _told(value: object) -> str:
     """An argument, without the fields that were left at their defaults."""
     if is_dataclass(value) and not isinstance(value, type):
-        told = [
-            f"{item.name}={_told(getattr(value, item.name))}"
-            for item in fields(value)
-            if getattr(value, item.name) != item.default
-        ]
-        return f"{type(value).__name__}({', '.join(told)})"
-    if isinstance(value, Planned):
-        return f"Planned({', '.join(map(_told, value))})"
-    if isinstance(value, (list, tuple)) and not isinstance(value, ModelReceipt):
+        told = {item.name: item.default for item in fields(value)}
+    elif isinstance(value, (Put, Planned)):
+        told = {name: value._field_defaults.get(name, ...) for name in value._fields}
+    elif isinstance(value, (list, tuple)) and not isinstance(value, ModelReceipt):
         return f"[{', '.join(map(_told, value))}]"
-    return repr(value)
+    else:
+        return repr(value)
+    arguments = [
+        f"{name}={_told(getattr(value, name))}"
+        for name, default in told.items()
+        if getattr(value, name) != default
+    ]
+    return f"{type(value).__name__}({', '.join(arguments)})"
 
 
 def _names(value: object) -> list[str]:

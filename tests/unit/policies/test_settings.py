@@ -69,8 +69,8 @@ SETTINGS: list[tuple[Any, dict[str, object]]] = [
         },
     ),
     (PointToPointRouting(), {"fanout": None}),
-    *((PublishSubscribeRouting(mode), {"fanout": mode}) for mode in FANOUT_MODES),
 ]
+SETTINGS += [(PublishSubscribeRouting(mode), {"fanout": mode}) for mode in FANOUT_MODES]
 
 
 @pytest.mark.parametrize(("policy", "settings"), SETTINGS)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from localqueue.adapters.gate import Gate
 from localqueue.checks import check_callables
-from localqueue.errors import LocalQueueError
+from localqueue.errors import AdapterClosed
 from localqueue.message import QueueMessage
 
 Handler = Callable[[QueueMessage[Any]], object]
@@ -45,7 +45,7 @@ class CallbackDispatcher:
 
     def dispatch(self, message: QueueMessage[Any]) -> None:
         if not self._gate.enter():
-            raise LocalQueueError(
+            raise AdapterClosed(
                 f"the dispatcher is closed; message {message.id} is stored and waits for a consumer"
             )
         try:

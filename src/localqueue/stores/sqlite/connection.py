@@ -158,7 +158,7 @@ def check_same_file(path: Path, inode: tuple[int, int]) -> None:
         ) from None
     if (stat.st_dev, stat.st_ino) != inode:
         raise StoreMoved(
-            f"{path} was replaced by another file while it was open; close the store and open it anew"
+            f"{path} was replaced by another file while it was open; open the store anew"
         )
 
 
@@ -194,7 +194,9 @@ def _recognise(path: Path) -> None:
             f" version {version}); drain it with that package, and give this one a new path"
         )
     if application or tables or version:
-        raise StoreUnsupported(f"{path} belongs to another application; give the queue its own path")
+        raise StoreUnsupported(
+            f"{path} belongs to another application; give the queue its own path"
+        )
 
 
 def _newer(where: str, version: int) -> LocalQueueError:

@@ -1,7 +1,7 @@
 """Running counts of a process: the folded counters and the tail of the journal after them.
 
-Exact without counting rows: each event says which state it leaves and enters, so bringing the counts
-up to date reads only what is newer than they are.
+Exact without counting rows: each event says which state it leaves and enters, so bringing the
+counts up to date reads only what is newer than they are.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ class Identity:
             seq = int(public[16:], 16)
         except ValueError:
             return None
-        return seq if self.public(seq) == public else None
+        position = bisect_right(self._from, seq) - 1 if len(self._from) > 1 else 0
+        return seq if public[:16] == self._bits[position] else None
 
 
 def new_bits() -> str:

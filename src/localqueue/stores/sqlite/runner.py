@@ -30,7 +30,7 @@ class Runner(Protocol):
     """Runs verbs."""
 
     def write(self, verb: Callable[[Transaction], R], now: Now) -> R:
-        """Run the verb in a transaction that is durable when this returns, or undone if it raises."""
+        """Run the verb in a transaction: durable when this returns, undone if it raises."""
 
     def read(self, verb: Callable[[View], R]) -> R:
         """Run the verb on a consistent state, without waiting for writers."""
@@ -196,9 +196,7 @@ def run_write(
     return answer, tx
 
 
-def run_read(
-    db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str
-) -> R:
+def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str) -> R:
     db.execute("BEGIN")
     try:
         return verb(View(db, state))
@@ -217,7 +215,7 @@ def _undo(db: sqlite3.Connection) -> None:
 
 
 def _raise_if_damaged(db: sqlite3.Connection, error: BaseException, where: str) -> None:
-    """A verb that trips over what it reads may have met damage: ask SQLite before blaming the code."""
+    """A verb that trips over what it reads may have met damage: SQLite is asked first."""
     expected = (LocalQueueError, QueueIsFull, sqlite3.Error)
     if isinstance(error, expected) or not isinstance(error, Exception):
         return

@@ -34,6 +34,7 @@ CREATE TABLE message (
     attempts   INTEGER NOT NULL DEFAULT 0,
     failures   INTEGER NOT NULL DEFAULT 0,
     crashes    INTEGER NOT NULL DEFAULT 0,
+    ended      INTEGER NOT NULL DEFAULT 0,  -- how many ended attempts the history has
     token      INTEGER,              -- seq of the lease event: the receipt
     worker     TEXT,
     liveness   TEXT,

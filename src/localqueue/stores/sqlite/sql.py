@@ -16,10 +16,11 @@ _FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
 class Queries:
-    """Statements as attributes: ``SQL.lease_ready``. ``hot`` names those that every call may run."""
+    """Statements as attributes: ``SQL.ready_messages``. ``hot`` names those of ordinary calls."""
 
     def __init__(self, text: str) -> None:
         self.hot: set[str] = set()
+        self.alike: dict[int, str] = {}
         self.names: list[str] = []
         fragments: dict[str, str] = {}
         parts = _NAME.split(text)[1:]
@@ -34,6 +35,19 @@ class Queries:
             setattr(self, name, statement)
             if mark == "hot":
                 self.hot.add(name)
+        self._fragments = fragments
+
+    def add_alike_messages(self, n: int) -> str:
+        """``add_alike_message`` for n rows: what they share is bound once, the rest row by row."""
+        statement = self.alike.get(n)
+        if statement is None:
+            rows = (
+                f"(?{at}, ?{at}, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?{at + 1}, ?{at + 2})"
+                for at in range(10, 10 + 3 * n, 3)
+            )
+            head = self._fragments["alike_messages"]
+            statement = self.alike[n] = f"{head} VALUES {', '.join(rows)}"
+        return statement
 
     def __getattr__(self, name: str) -> str:
         raise AttributeError(f"queries.sql has no statement named {name!r}")

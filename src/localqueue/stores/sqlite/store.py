@@ -238,9 +238,9 @@ class SQLiteQueueStore(SQLStore):
     """Messages in one SQLite file, shared by the threads and processes of one host.
 
     ``durability="full"`` answers when the message is on stable storage; ``"relaxed"`` survives the
-    death of the process but may lose the newest answers to a power cut. The file is opened, and made
-    if there is none, with the first call. ``timeout`` is how long a call waits for other writers
-    before it raises StoreBusy.
+    death of the process but may lose the newest answers to a power cut. The file is opened, and
+    made if there is none, with the first call. ``timeout`` is how long a call waits for other
+    writers before it raises StoreBusy.
     """
 
     capabilities = StoreCapabilities(

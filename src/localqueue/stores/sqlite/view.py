@@ -1,4 +1,4 @@
-"""What verbs work on: a snapshot to read, or a transaction to write. How it is made is the runner's."""
+"""What verbs work on: a snapshot to read, or a transaction to write."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class View:
         if name is None:
             found = self.db.execute(SQL.queue_by_id, (number,)).fetchone()
             if found is None:
-                raise StoreCorrupt(f"a message belongs to a queue number {number} that is not there")
+                raise StoreCorrupt(
+                    f"a message belongs to a queue number {number} that is not there"
+                )
             name = self._names[number] = str(found[0])
         return name
 
@@ -94,7 +96,7 @@ class View:
 class Transaction(View):
     """A state that may be changed. Events and new messages are gathered and written together."""
 
-    __slots__ = ("_delta", "events", "messages", "now", "ready", "room", "seq")
+    __slots__ = ("_deleted", "_delta", "events", "messages", "now", "ready", "room", "seq")
 
     def __init__(self, db: sqlite3.Connection, file: FileState, now: float) -> None:
         super().__init__(db, file)
@@ -106,6 +108,7 @@ class Transaction(View):
         """Queues that may have something to lease now: their waiters are woken after the commit."""
         self.room: set[str] = set()
         self._delta: Counter[tuple[int, int]] = Counter()
+        self._deleted: list[tuple[int]] = []
 
     def event(
         self,
@@ -149,6 +152,16 @@ class Transaction(View):
             self._delta[queue, entered] += n
         return seq
 
+    def reserve(self, n: int, queue: int, left: int | None, entered: int | None) -> int:
+        """The first of n seqs, for events that one statement writes for n messages alike."""
+        first = self.seq + 1
+        self.seq += n
+        if left is not None:
+            self._delta[queue, left] -= n
+        if entered is not None:
+            self._delta[queue, entered] += n
+        return first
+
     def closing(
         self,
         kind: int,
@@ -180,11 +193,17 @@ class Transaction(View):
         """Messages in a state, this transaction's changes included."""
         return self.states(queue)[state] + self._delta[queue, state]
 
+    def delete(self, message: int) -> None:
+        self._deleted.append((message,))
+
     def write_messages(self) -> None:
-        """New messages must be there before a statement of this transaction looks for them."""
+        """What was gathered must be written before a statement of this transaction looks for it."""
         if self.messages:
             self.db.executemany(SQL.add_message, self.messages)
             self.messages.clear()
+        if self._deleted:
+            self.db.executemany(SQL.delete_message, self._deleted)
+            self._deleted.clear()
 
     def finish(self) -> None:
         """Write what was gathered."""

@@ -1,4 +1,4 @@
-"""Waking those who wait for a message or for room: threads of this process at once, others by polling."""
+"""Waking those who wait for a message or for room: threads at once, other processes by polling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Wakeups:
                 self._condition.notify_all()
 
     def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
-        keys = [(what, queue) for queue in queues]
+        keys: list[tuple[str, str]] = [(what, queue) for queue in queues]
         with self._condition:
             return QueueWaiter(self, keys, self.seen(keys))
 

@@ -15,16 +15,28 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(
-    *(
-        f"{__name__}.{part}"
-        for part in (
-            "phrases",
-            "simple",
-        )
-    )
-)
+# Before they are imported: a failing assert then shows its values in users' test runs too.
+for _part in (
+    "phrases",
+    "simple",
+    "delivery",
+    "ordering",
+    "ordering_keys",
+    "expiry",
+    "capacity",
+    "deduplication",
+    "fanout",
+    "settlement",
+    "records",
+    "counting",
+    "journal",
+    "settings",
+    "waiting",
+    "whole",
+):
+    pytest.register_assert_rewrite(f"{__name__}.{_part}")
 
 from localqueue.testing.store_contract.simple import SimpleStoreContract  # noqa: E402
+from localqueue.testing.store_contract.whole import QueueStoreContract  # noqa: E402
 
-__all__ = ["SimpleStoreContract"]
+__all__ = ["QueueStoreContract", "SimpleStoreContract"]

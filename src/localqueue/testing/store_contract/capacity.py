@@ -42,7 +42,7 @@ class Capacity(StoreCase):
         with pytest.raises(QueueIsFull):
             put(store, 3)
 
-        assert store.waiting(QUEUE) == 3
+        assert store.waiting(QUEUE, now=NOW) == 3
 
     @pytest.mark.parametrize("overflow", ["block", "reject"])
     def test_a_batch_that_does_not_fit_is_refused_as_a_whole(
@@ -88,7 +88,17 @@ class Capacity(StoreCase):
 
         put(store, "fits")
 
-        assert store.waiting(QUEUE) == 1
+        assert store.waiting(QUEUE, now=NOW) == 1
+
+    def test_an_expired_message_takes_no_room(self, store: QueueStore) -> None:
+        _bounded(store, 1)
+        put(store, "expired", ttl=10.0)
+
+        assert store.waiting(QUEUE, now=NOW + 9) == 1
+        assert store.waiting(QUEUE, now=NOW + 11) == 0
+        put(store, "fits", now=NOW + 11)
+
+        assert drain(store, now=NOW + 12) == ["fits"]
 
     def test_a_message_comes_back_even_into_a_full_queue(self, store: QueueStore) -> None:
         _bounded(store, 1)
@@ -100,7 +110,7 @@ class Capacity(StoreCase):
         assert release(store, leased, now=NOW + 1) == [True]
         assert store.requeue_dead_many(QUEUE, [dead.id], now=NOW + 1) == [True]
 
-        assert store.waiting(QUEUE) == 3
+        assert store.waiting(QUEUE, now=NOW) == 3
         with pytest.raises(QueueIsFull):
             put(store, "third", now=NOW + 2)
 
@@ -128,11 +138,9 @@ class Capacity(StoreCase):
 
         put(store, "second")
 
-        assert store.waiting(QUEUE) == 2
+        assert store.waiting(QUEUE, now=NOW) == 2
 
-    def test_a_bound_below_what_waits_refuses_until_there_is_room(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_bound_below_what_waits_refuses_until_there_is_room(self, store: QueueStore) -> None:
         put_all(store, range(3))
         _bounded(store, 2)
         lease(store, 1)
@@ -142,14 +150,14 @@ class Capacity(StoreCase):
         lease(store, 1)
         put(store, "fits")
 
-        assert store.waiting(QUEUE) == 2
+        assert store.waiting(QUEUE, now=NOW) == 2
 
     def test_a_bound_of_zero_is_no_bound(self, store: QueueStore) -> None:
         _bounded(store, 0)
 
         put_all(store, range(100))
 
-        assert store.waiting(QUEUE) == 100
+        assert store.waiting(QUEUE, now=NOW) == 100
 
     def test_the_bound_holds_after_a_reopening(self, store: QueueStore) -> None:
         _bounded(store, 2)
@@ -194,9 +202,7 @@ class Overflow(StoreCase):
         assert {enqueued.fate for enqueued in answers} == {Fate.STORED}
         assert drain(store) == [2, 3]
 
-    def test_dropping_the_oldest_takes_the_lowest_priority_first(
-        self, store: QueueStore
-    ) -> None:
+    def test_dropping_the_oldest_takes_the_lowest_priority_first(self, store: QueueStore) -> None:
         _bounded(store, 3, "drop-oldest", ordering="priority")
         put(store, "important", priority=5)
         put(store, "old", now=NOW + 1)
@@ -206,16 +212,14 @@ class Overflow(StoreCase):
 
         assert values(lease(store, 9, now=NOW + 4)) == ["urgent", "important", "new"]
 
-    def test_dropping_the_oldest_takes_nothing_that_is_not_ready(
-        self, store: QueueStore
-    ) -> None:
+    def test_dropping_the_oldest_takes_nothing_that_is_not_ready(self, store: QueueStore) -> None:
         _bounded(store, 2, "drop-oldest")
         put_all(store, ["later", "later too"], delay=60.0)
 
         with pytest.raises(QueueIsFull):
             put(store, "now")
 
-        assert store.waiting(QUEUE) == 2
+        assert store.waiting(QUEUE, now=NOW) == 2
 
     def test_dropping_the_oldest_frees_its_dedupe_key(self, store: QueueStore) -> None:
         _bounded(store, 1, "drop-oldest")
@@ -232,7 +236,7 @@ class Overflow(StoreCase):
         delays = [answer(store, number).delay for number in range(10)]
 
         assert delays == [0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-        assert store.waiting(QUEUE) == 10
+        assert store.waiting(QUEUE, now=NOW) == 10
 
     def test_what_does_not_fit_goes_to_the_queue_that_takes_it(self, store: QueueStore) -> None:
         _bounded(store, 1, "overflow", overflow_to="spare")
@@ -253,7 +257,7 @@ class Overflow(StoreCase):
         with pytest.raises(QueueIsFull):
             put(store, "nowhere")
 
-        assert (store.waiting(QUEUE), store.waiting("spare")) == (1, 1)
+        assert (store.waiting(QUEUE, now=NOW), store.waiting("spare", now=NOW)) == (1, 1)
 
     def test_overflow_goes_on_from_queue_to_queue(self, store: QueueStore) -> None:
         _bounded(store, 1, "overflow", overflow_to="second")
@@ -264,9 +268,7 @@ class Overflow(StoreCase):
 
         assert queues == [QUEUE, "second", "third", "third"]
 
-    def test_overflow_that_runs_in_a_circle_ends_in_a_full_queue(
-        self, store: QueueStore
-    ) -> None:
+    def test_overflow_that_runs_in_a_circle_ends_in_a_full_queue(self, store: QueueStore) -> None:
         for here, there in (("a", "b"), ("b", "a")):
             settings = {"maxsize": 1, "overflow": "overflow", "overflow_to": there}
             store.configure(here, settings, now=NOW)
@@ -275,7 +277,7 @@ class Overflow(StoreCase):
         with pytest.raises(QueueIsFull):
             put(store, "c", queue="a")
 
-        assert (store.waiting("a"), store.waiting("b")) == (1, 1)
+        assert (store.waiting("a", now=NOW), store.waiting("b", now=NOW)) == (1, 1)
 
     def test_what_does_not_fit_can_become_a_dead_letter(self, store: QueueStore) -> None:
         _bounded(store, 1, "overflow")

@@ -131,25 +131,19 @@ class Counting(StoreCase):
         assert stats.oldest_inflight_age_seconds is None
         assert stats.average_inflight_age_seconds is None
 
-    def test_the_next_due_moment_is_that_of_a_delay_or_of_a_lease(
-        self, store: QueueStore
-    ) -> None:
-        assert store.next_due([QUEUE]) is None
+    def test_the_next_due_moment_is_that_of_a_delay_or_of_a_lease(self, store: QueueStore) -> None:
+        assert store.next_due() is None
         put(store)
-        assert store.next_due([QUEUE]) is None
+        assert store.next_due() is None
 
         lease_one(store, timeout=30.0)
-        assert store.next_due([QUEUE]) == NOW + 30
+        assert store.next_due() == NOW + 30
         put(store, delay=10.0)
-        assert store.next_due([QUEUE]) == NOW + 10
+        assert store.next_due() == NOW + 10
         put(store, delay=5.0, queue="other")
-        assert store.next_due([QUEUE, "other"]) == NOW + 5
-        assert store.next_due([QUEUE]) == NOW + 10
-        assert store.next_due([]) is None
+        assert store.next_due() == NOW + 5
 
-    def test_counts_agree_with_the_journal_and_with_what_is_there(
-        self, store: QueueStore
-    ) -> None:
+    def test_counts_agree_with_the_journal_and_with_what_is_there(self, store: QueueStore) -> None:
         _live_a_little(store)
         now = NOW + 200
 
@@ -165,7 +159,7 @@ class Counting(StoreCase):
         assert counted.total == sum(recount(store).values())
         assert len(store.dead_letters(QUEUE)) == counted.dead
         assert len(store.peek(QUEUE, 1000, now=now)) == counted.ready
-        assert store.waiting(QUEUE) == counted.ready + counted.delayed
+        assert store.waiting(QUEUE, now=now) == counted.ready + counted.delayed
 
     def test_counts_are_the_same_after_a_reopening(self, store: QueueStore) -> None:
         _live_a_little(store)
@@ -188,7 +182,7 @@ class Counting(StoreCase):
         assert (stats.ready, stats.inflight, stats.dead) == (600, 300, 300)
         assert stats.by_worker_id == {"w1": 300}
         assert stats.leases_by_worker_id == {"w1": 1800}
-        assert store.waiting(QUEUE) == 600
+        assert store.waiting(QUEUE, now=NOW) == 600
 
 
 def _live_a_little(store: QueueStore) -> None:
@@ -318,9 +312,7 @@ class DeadLetters(StoreCase):
             assert (lease_now["type"], lease_now["attempt"]) == ("leased", 4)
             assert (lease_now["at"], lease_now["leased_by"]) == (NOW + 23, "w4")
 
-    def test_the_history_of_a_message_that_was_only_put_is_empty(
-        self, store: QueueStore
-    ) -> None:
+    def test_the_history_of_a_message_that_was_only_put_is_empty(self, store: QueueStore) -> None:
         message = put(store)
 
         assert message.history == []

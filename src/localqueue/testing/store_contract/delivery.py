@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import chain
 
 import pytest
 
@@ -11,6 +12,7 @@ from localqueue.message import Receipt
 from localqueue.stores.protocol import (
     LARGEST_BATCH,
     Cancelled,
+    Fate,
     LeaseAnswer,
     Put,
     QueueStore,
@@ -21,6 +23,7 @@ from localqueue.testing.store_contract.phrases import (
     QUEUE,
     StoreCase,
     ack,
+    answer,
     dead_letter,
     is_gone,
     lease,
@@ -176,9 +179,7 @@ class Leases(StoreCase):
 
         assert values(lease(store, 9, queue=("a", "b"))) == ["b"]
 
-    def test_a_lease_of_many_stops_before_it_holds_too_many_bytes(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_lease_of_many_stops_before_it_holds_too_many_bytes(self, store: QueueStore) -> None:
         for number in range(3):
             put(store, str(number) * (6 * MEGABYTE))
 
@@ -205,7 +206,7 @@ class Leases(StoreCase):
         for thread in threads:
             thread.join()
 
-        assert sorted(sum(taken, [])) == list(range(200))
+        assert sorted(chain.from_iterable(taken)) == list(range(200))
 
     def test_however_many_leases_ran_out_one_call_finds_them(self, store: QueueStore) -> None:
         put_all(store, range(600))
@@ -224,16 +225,32 @@ class Leases(StoreCase):
     def test_peeking_shows_the_next_messages_in_delivery_order(self, store: QueueStore) -> None:
         store.configure(QUEUE, {"ordering": "priority"}, now=NOW)
         put(store, "low")
-        put(store, "due", delay=5.0, priority=1)
         put(store, "later", delay=60.0)
         put(store, "high", priority=2)
 
+        shown = store.peek(QUEUE, 9, now=NOW + 1)
+
+        assert values(shown) == ["high", "low"]
+        assert values(store.peek(QUEUE, 1, now=NOW + 1)) == ["high"]
+        assert values(lease(store, 9, now=NOW + 1)) == ["high", "low"]
+        assert store.peek(QUEUE, 9, now=NOW + 1) == []
+
+    def test_peeking_shows_what_a_lease_would_find_now(self, store: QueueStore) -> None:
+        put(store, "abandoned")
+        lease_one(store, timeout=5.0)
+        put(store, "due at 2", delay=2.0)
+        put(store, "put at 1", now=NOW + 1)
+
         shown = store.peek(QUEUE, 9, now=NOW + 6)
 
-        assert values(shown) == ["high", "due", "low"]
-        assert values(store.peek(QUEUE, 1, now=NOW + 6)) == ["high"]
+        assert values(shown) == ["put at 1", "due at 2", "abandoned"]
         assert values(lease(store, 9, now=NOW + 6)) == values(shown)
-        assert store.peek(QUEUE, 9, now=NOW + 6) == []
+
+    def test_expired_messages_do_not_use_up_what_a_peek_shows(self, store: QueueStore) -> None:
+        put(store, "expired", ttl=5.0)
+        put(store, "good")
+
+        assert values(store.peek(QUEUE, 1, now=NOW + 6)) == ["good"]
 
 
 class Extensions(StoreCase):
@@ -335,9 +352,7 @@ class Receipts(StoreCase):
         assert store.read(QUEUE, identifier) is None
         assert store.qsize(QUEUE, now=NOW) == 1
 
-    def test_what_put_returned_acts_again_once_the_lease_has_ended(
-        self, store: QueueStore
-    ) -> None:
+    def test_what_put_returned_acts_again_once_the_lease_has_ended(self, store: QueueStore) -> None:
         message = put(store)
         release(store, lease_one(store))
 
@@ -388,6 +403,40 @@ class Receipts(StoreCase):
         assert release(store, first, second, third, error=BOOM) == [True, False, True]
         assert store.qsize(QUEUE, now=NOW) == 2
 
+    def test_a_batch_of_receipts_may_be_of_several_queues(self, store: QueueStore) -> None:
+        put_all(store, range(2), queue="a")
+        put_all(store, range(2), queue="b")
+        leased = lease(store, 4, queue=("a", "b"))
+
+        assert ack(store, *leased) == [True] * 4
+        assert store.stats("a", now=NOW).total == 0
+        assert store.stats("b", now=NOW).total == 0
+
+    def test_a_batch_of_acknowledgements_frees_every_key(self, store: QueueStore) -> None:
+        store.configure(QUEUE, {"ordering": "per-key"}, now=NOW)
+        for key in ("a", "b"):
+            put(store, "head", dedupe_key=key, ordering_key=key)
+            put(store, "next", ordering_key=key)
+        heads = lease(store, 9)
+
+        assert ack(store, *heads) == [True, True]
+
+        assert values(lease(store, 9)) == ["next", "next"]
+        assert answer(store, dedupe_key="a").fate is Fate.STORED
+        assert answer(store, dedupe_key="b").fate is Fate.STORED
+
+    def test_a_batch_of_stale_and_good_receipts_settles_the_good_ones(
+        self, store: QueueStore
+    ) -> None:
+        put_all(store, range(4))
+        leased = lease(store, 4, timeout=10.0)
+        again = lease(store, 2, now=NOW + 11)
+
+        answers = ack(store, *leased, *again, now=NOW + 12)
+
+        assert answers == [False, False, False, False, True, True]
+        assert store.qsize(QUEUE, now=NOW + 12) == 2
+
     def test_the_same_receipt_twice_in_a_batch_acts_once(self, store: QueueStore) -> None:
         put(store)
         leased = lease_one(store)
@@ -407,9 +456,7 @@ class Cancellation(StoreCase):
         assert lease(store, 1, now=NOW + 1000) == []
         assert store.stats(QUEUE, now=NOW).total == 0
 
-    def test_a_running_message_is_asked_to_stop_and_not_taken_away(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_running_message_is_asked_to_stop_and_not_taken_away(self, store: QueueStore) -> None:
         put(store)
         leased = lease_one(store)
 
@@ -479,7 +526,7 @@ class Closing(StoreCase):
 
         again = self.reopened(store)
 
-        assert values(lease(again, 9, now=NOW + 1)) == [1, 2]
+        assert values(lease(again, 9, now=NOW + 1, timeout=1000.0)) == [1, 2]
         assert values(lease(again, 9, now=NOW + 61)) == ["later"]
         assert values(again.dead_letters(QUEUE)) == [value_of(dead)]
         assert ack(again, leased, now=NOW + 62) == [True]

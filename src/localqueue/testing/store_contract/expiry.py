@@ -78,9 +78,7 @@ class Expiry(StoreCase):
         assert store.qsize(QUEUE, now=NOW + 31) == 1
         assert (stats.ready, stats.delayed, stats.total) == (1, 0, 1)
 
-    def test_a_running_message_may_be_acknowledged_past_its_expiry(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_running_message_may_be_acknowledged_past_its_expiry(self, store: QueueStore) -> None:
         put(store, ttl=30.0)
         leased = lease_one(store, timeout=1000.0)
 
@@ -173,9 +171,7 @@ class CrashLimit(StoreCase):
 
         assert (again.attempts, again.failures, again.crashes) == (3, 1, 1)
 
-    def test_a_lease_without_a_liveness_name_ends_without_a_crash(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_lease_without_a_liveness_name_ends_without_a_crash(self, store: QueueStore) -> None:
         store.configure(QUEUE, {"crash_limit": 1}, now=NOW)
         put(store)
         lease_one(store, timeout=10.0, worker="w1")

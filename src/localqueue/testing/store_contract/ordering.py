@@ -69,18 +69,14 @@ class Order(StoreCase):
 
         assert values(lease(store, 9, now=NOW + 4)) == ["put at 1", "dead", "put at 3"]
 
-    def test_however_many_messages_became_due_one_call_finds_them(
-        self, store: QueueStore
-    ) -> None:
+    def test_however_many_messages_became_due_one_call_finds_them(self, store: QueueStore) -> None:
         put_all(store, range(600), delay=10.0)
 
         assert store.qsize(QUEUE, now=NOW + 9) == 0
         assert store.qsize(QUEUE, now=NOW + 10) == 600
         assert values(lease(store, 600, now=NOW + 10)) == list(range(600))
 
-    def test_delayed_messages_of_other_queues_are_not_in_the_way(
-        self, store: QueueStore
-    ) -> None:
+    def test_delayed_messages_of_other_queues_are_not_in_the_way(self, store: QueueStore) -> None:
         put_all(store, range(600), queue="other", delay=1.0)
         put(store, "mine", delay=2.0)
 

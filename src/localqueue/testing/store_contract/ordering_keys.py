@@ -160,7 +160,7 @@ class OrderingKeys(StoreCase):
 
         assert drain(store) == list(range(20))
 
-    def test_a_key_belongs_to_its_queue(self, store: QueueStore) -> None:
+    def test_an_ordering_key_belongs_to_its_queue(self, store: QueueStore) -> None:
         _keyed(store)
         store.configure("other", {"ordering": "per-key"}, now=NOW)
         put(store, ordering_key="k")
@@ -197,9 +197,7 @@ class OrderingKeys(StoreCase):
 
         assert values(lease(store, 9, now=NOW + 20)) == ["next"]
 
-    def test_a_released_head_is_delivered_again_before_the_others(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_released_head_is_delivered_again_before_the_others(self, store: QueueStore) -> None:
         _keyed(store)
         put_all(store, ["head", "next"], ordering_key="k")
 
@@ -244,9 +242,7 @@ class OrderingKeys(StoreCase):
 
         assert drain(store, now=NOW + 4) == ["second", "third", "dead", "fourth"]
 
-    def test_a_requeued_dead_letter_whose_key_is_free_is_delivered(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_requeued_dead_letter_whose_key_is_free_is_delivered(self, store: QueueStore) -> None:
         _keyed(store)
         dead = put_dead(store, "dead", ordering_key="k")
 
@@ -255,9 +251,7 @@ class OrderingKeys(StoreCase):
 
         assert values(lease(store, 9, now=NOW + 4)) == ["dead"]
 
-    def test_a_held_message_can_leave_without_disturbing_its_key(
-        self, store: QueueStore
-    ) -> None:
+    def test_a_held_message_can_leave_without_disturbing_its_key(self, store: QueueStore) -> None:
         _keyed(store)
         _, second, third, _ = put_all(store, range(4), ordering_key="k")
 
@@ -308,7 +302,7 @@ class OrderingKeys(StoreCase):
 
         assert (stats.ready, stats.delayed, stats.held, stats.total) == (1, 3, 2, 4)
         assert store.qsize(QUEUE, now=NOW) == 1
-        assert store.waiting(QUEUE) == 4
+        assert store.waiting(QUEUE, now=NOW) == 4
 
     def test_a_held_message_is_ready_for_those_who_look_at_it(self, store: QueueStore) -> None:
         _keyed(store)

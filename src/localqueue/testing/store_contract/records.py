@@ -26,8 +26,11 @@ def _save(
     return version
 
 
-def _keys(store: QueueStore, kind: str = "k", *, now: float = NOW, **options: str) -> list[str]:
-    return [record.key for record in store.scan_records(kind, now=now, **options)]
+def _keys(
+    store: QueueStore, kind: str = "k", *, now: float = NOW, prefix: str = "", after: str = ""
+) -> list[str]:
+    found = store.scan_records(kind, prefix=prefix, after=after, now=now)
+    return [record.key for record in found]
 
 
 class Records(StoreCase):
@@ -268,7 +271,7 @@ class RecordScans(StoreCase):
 
         assert _keys(store, prefix=prefix) == [prefix, prefix + "1"]
         assert _keys(store, prefix=prefix, after=prefix) == [prefix + "1"]
-        assert _keys(store, prefix=prefix, after="zzz\U0010ffff") == []
+        assert _keys(store, prefix=prefix, after=f"{prefix}\U0010ffff") == []
 
     def test_a_scan_within_a_prefix_starts_with_the_prefix(self, store: QueueStore) -> None:
         for key in ("a1", "b1", "b2", "c1"):

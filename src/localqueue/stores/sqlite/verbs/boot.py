@@ -7,7 +7,7 @@ from localqueue.stores.sqlite.view import Transaction
 
 
 def open_clock(tx: Transaction, boot_id: str, steady: float, wall: float) -> float:
-    """The offset from the steady clock to store time. A new boot goes on where the last one ended."""
+    """The offset from the steady clock to store time; a new boot goes on where the last ended."""
     found = tx.db.execute(SQL.read_clock).fetchone()
     if found is not None and found[0] == boot_id:
         return float(found[1])

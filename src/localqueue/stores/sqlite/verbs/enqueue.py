@@ -18,7 +18,6 @@ from localqueue.stores.protocol import (
     QueueIsFull,
     StoredMessage,
 )
-from localqueue.stores.settings import QueueSettings
 from localqueue.stores.sqlite.rows import seal, stored_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
@@ -72,14 +71,6 @@ def check_batch(puts: Sequence[Put]) -> None:
         )
 
 
-def check_order(settings: QueueSettings, put: Put) -> None:
-    """The queue's row decides what a message may ask for."""
-    if put.priority and settings.ordering != "priority":
-        raise InvalidMessage("priority requires PriorityOrdering")
-    if put.ordering_key is not None and settings.ordering != "per-key":
-        raise InvalidMessage("ordering_key requires OrderingKeys")
-
-
 def repeated_request(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued | None:
     """The answer that this request got the first time, when it was made before."""
     if put.request_id is None:
@@ -120,7 +111,8 @@ def deliver(
                     target = use_queue(tx, name)
         else:
             raise QueueIsFull(queue.name, queue.settings.overflow)
-    return insert(tx, target, put, key=key, shared=shared)._replace(delay=delay)
+    answer = insert(tx, target, put, key=key, shared=shared)
+    return answer._replace(delay=delay) if delay else answer
 
 
 def insert(
@@ -150,9 +142,7 @@ def insert(
     seq = tx.seq + 1
     body = _place_body(tx, queue, put, seq, shared)
     keeps = settings.journal and settings.journal_payloads
-    tx.event(
-        ENQUEUED, queue.id, 0, entered=state, error=error, body=body if keeps else None
-    )
+    tx.event(ENQUEUED, queue.id, 0, entered=state, error=error, body=body if keeps else None)
     rank = -put.priority if settings.ordering == "priority" else 0
     tx.messages.append(
         (

@@ -29,12 +29,12 @@ def fold(tx: Transaction) -> None:
     """Add all events so far to the counters, tell each changed queue's counts, and trim."""
     tx.finish()
     since, upto = _folded(tx), tx.seq
-    rows = tx.db.execute(SQL.event_tail, (since, upto)).fetchall()
+    rows = tx.db.execute(SQL.fold_tail, (since, upto)).fetchall()
     states: Counter[tuple[int, int]] = Counter()
     leases: Counter[tuple[int, str]] = Counter()
     kept: Counter[int] = Counter()
-    for queue, left, entered, n, worker in rows:
-        kept[queue] += 1
+    for queue, left, entered, worker, n, events in rows:
+        kept[queue] += events
         if left is not None:
             states[queue, left] -= n
         if entered is not None:

@@ -12,7 +12,7 @@ from localqueue.stores.sqlite.view import View
 
 def ended_attempts(view: View, row: MessageRow) -> list[dict[str, Any]]:
     """Leases and how they ended, oldest first; the present lease is not among them."""
-    if not row.has_history:
+    if not row.ended:
         return []
     return [
         entry

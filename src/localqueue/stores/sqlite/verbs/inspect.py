@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 from localqueue.message import QueueStats
 from localqueue.stores.protocol import StoredMessage
 from localqueue.stores.sqlite.rows import MessageRow, stored_message
@@ -9,8 +12,7 @@ from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DEAD, DELAYED, HELD, INFLIGHT, READY
 from localqueue.stores.sqlite.verbs.find import find_number, read_row
 from localqueue.stores.sqlite.verbs.history import ended_attempts
-from localqueue.stores.sqlite.verbs.lease import deliverable
-from localqueue.stores.sqlite.verbs.log import count_unread
+from localqueue.stores.sqlite.verbs.log import SLICE, as_row, count_unread, read_log, unread
 from localqueue.stores.sqlite.verbs.sweep import is_poison
 from localqueue.stores.sqlite.view import QueueRow, View
 
@@ -27,18 +29,43 @@ def read(view: View, queue: str, message_id: str) -> StoredMessage | None:
 
 
 def peek(view: View, queue: str, limit: int, now: float) -> list[StoredMessage]:
+    """The next messages, as if everything that is due were swept."""
     row = view.queue(queue)
-    if row is None:
+    if row is None or limit == 0:
         return []
     found = [
-        message
-        for message, _ in deliverable(view, row, limit)
-        if message.expires_at is None or message.expires_at > now
+        *_first(map(MessageRow._make, view.db.execute(SQL.ready_in_order, (row.id,))), limit, now),
+        *_first(_returning(view, row, now), -1, now),
+        *_first(_unread(view, row), limit, now),
     ]
+    found.sort(key=lambda message: (message.rank, message.pos, message.number))
     return [
         stored_message(view.file.identity, queue, message, ended_attempts(view, message))
-        for message in found
+        for message in found[:limit]
     ]
+
+
+def _first(rows: Iterable[MessageRow], limit: int, now: float) -> Iterator[MessageRow]:
+    """Those that are not expired; the first of them, unless the limit is -1."""
+    living = (row for row in rows if row.expires_at is None or row.expires_at > now)
+    return itertools.islice(living, None if limit < 0 else limit)
+
+
+def _returning(view: View, queue: QueueRow, now: float) -> Iterator[MessageRow]:
+    """Delayed messages that are due, and messages whose lease is over: ready, but not swept yet."""
+    for row in map(MessageRow._make, view.db.execute(SQL.due_of_queue, (now, queue.id))):
+        yield row._replace(state=READY, pos=row.due_at or now, due_at=None)
+    for row in map(MessageRow._make, view.db.execute(SQL.ended_of_queue, (now, queue.id))):
+        if not is_poison(row, queue.settings):
+            yield row._replace(state=READY, pos=now, due_at=None, token=None)
+
+
+def _unread(view: View, queue: QueueRow) -> Iterator[MessageRow]:
+    rest = unread(view, queue)
+    while rest is not None:
+        entries = read_log(view, queue, rest, SLICE)
+        yield from (as_row(queue, rest.topic, entry) for entry in entries)
+        rest = rest._replace(position=entries[-1].offset) if len(entries) == SLICE else None
 
 
 def qsize(view: View, queue: str, now: float) -> int:
@@ -102,7 +129,7 @@ def _as_if_swept(view: View, queue: QueueRow, now: float) -> list[int]:
         moved = state == DELAYED and due_at is not None and due_at <= now
         counts[READY if moved else state] -= 1
         counts[DEAD] += queue.settings.on_expiry == "dead-letter"
-    ended = view.db.execute(SQL.ended_leases_of, (now, queue.id))
+    ended = view.db.execute(SQL.ended_of_queue, (now, queue.id))
     for row in map(MessageRow._make, ended):
         counts[INFLIGHT] -= 1
         if is_poison(row, queue.settings):
@@ -116,8 +143,10 @@ def _as_if_swept(view: View, queue: QueueRow, now: float) -> list[int]:
 
 def _oldest_ready_age(view: View, queue: QueueRow, now: float) -> float | None:
     """The first of each priority is the oldest of it; one step per priority, however many wait."""
-    oldest = [message.pos for message, _ in deliverable(view, queue, 1)]
-    rank: int | None = None
+    waiting = itertools.chain(
+        _returning(view, queue, now), itertools.islice(_unread(view, queue), 1)
+    )
+    oldest = [message.pos for message in waiting]
     found = view.db.execute(SQL.first_rank, (queue.id,)).fetchone()
     while found is not None:
         rank, pos = found

@@ -68,9 +68,7 @@ def history(view: View, queue: str, message_id: str) -> list[JournalEvent]:
 def position_seq(view: View, position: str) -> int:
     seq = view.file.identity.seq(position) if isinstance(position, str) else None
     if seq is None or seq > view.start_seq:
-        raise JournalForeign(
-            f"the journal position {position!r} does not belong to this store"
-        )
+        raise JournalForeign(f"the journal position {position!r} does not belong to this store")
     return seq
 
 
@@ -110,7 +108,9 @@ def readers(view: View) -> list[JournalReader]:
 
 def _check_not_trimmed(view: View, seq: int, wanted: set[int] | None) -> None:
     for queue, name, settings, _, trimmed in view.db.execute(SQL.kept):
-        asked = queue in wanted if wanted is not None else view.file.parse_settings(settings).journal
+        asked = (
+            queue in wanted if wanted is not None else view.file.parse_settings(settings).journal
+        )
         if asked and trimmed > seq:
             raise JournalTrimmed(
                 f"the journal of {name!r} was trimmed up to"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from localqueue.stores.protocol import LARGEST_BATCH_BYTES, LeaseRequest, StoredMessage
-from localqueue.stores.sqlite.rows import MessageRow, is_damaged, stored_message
+from localqueue.stores.sqlite.rows import MessageRow, is_damaged, leased, leased_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
     ACKED,
     BY_SWEEP,
     INFLIGHT,
-    LEASED,
     QUARANTINED,
     READY,
 )
@@ -24,7 +25,7 @@ from localqueue.stores.sqlite.verbs.log import (
     unread,
 )
 from localqueue.stores.sqlite.verbs.sweep import sweep, sweep_sometimes
-from localqueue.stores.sqlite.view import QueueRow, Transaction, View
+from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 DAMAGED = {
     "type": "DamagedMessage",
@@ -35,6 +36,7 @@ DAMAGED = {
 
 def lease(tx: Transaction, request: LeaseRequest) -> list[StoredMessage]:
     """Up to ``limit`` messages, from the queues in the order given."""
+    tx.write_messages()
     sweep_sometimes(tx)
     taken = _Taken(request)
     _from_all(tx, taken)
@@ -44,24 +46,25 @@ def lease(tx: Transaction, request: LeaseRequest) -> list[StoredMessage]:
     return taken.messages
 
 
-def deliverable(view: View, queue: QueueRow, limit: int) -> list[tuple[MessageRow, Publication | None]]:
-    """The next messages: rows, and for subscribers the log, merged in delivery order."""
-    rows: list[tuple[MessageRow, Publication | None]] = []
+def _deliverable(
+    tx: Transaction, queue: QueueRow, limit: int
+) -> tuple[list[MessageRow], dict[int, Publication]]:
+    """The next messages in delivery order; for subscribers also from the log, by their number."""
+    rows: list[MessageRow] = []
     size = 0
-    for found in view.db.execute(SQL.ready_messages, (queue.id, limit)):
+    for found in tx.db.execute(SQL.ready_messages, (queue.id, limit)):
         row = MessageRow._make(found)
-        rows.append((row, None))
-        size += len(row.value or b"")
+        rows.append(row)
+        size += len(row[-1] or b"")
         if size > LARGEST_BATCH_BYTES:
             break
-    rest = unread(view, queue)
-    if rest is not None:
-        rows += [
-            (as_row(queue, rest.topic, entry), entry)
-            for entry in read_log(view, queue, rest, limit)
-        ]
-        rows.sort(key=lambda item: (item[0].rank, item[0].pos, item[0].number))
-    return rows[:limit]
+    rest = unread(tx, queue)
+    if rest is None:
+        return rows, {}
+    entries = {entry.seq: entry for entry in read_log(tx, queue, rest, limit)}
+    rows += [as_row(queue, rest.topic, entry) for entry in entries.values()]
+    rows.sort(key=lambda row: (row.rank, row.pos, row.number))
+    return rows[:limit], entries
 
 
 class _Taken:
@@ -79,7 +82,7 @@ class _Taken:
         return self.wants() <= 0 or self.size >= LARGEST_BATCH_BYTES
 
     def fits(self, row: MessageRow) -> bool:
-        return not self.messages or self.size + len(row.value or b"") <= LARGEST_BATCH_BYTES
+        return not self.size or self.size + len(row.value or b"") <= LARGEST_BATCH_BYTES
 
 
 def _from_all(tx: Transaction, taken: _Taken) -> None:
@@ -93,16 +96,18 @@ def _from_all(tx: Transaction, taken: _Taken) -> None:
 
 def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> bool:
     """Take what is next. True when some of it could not be delivered and more may follow."""
-    found = deliverable(tx, queue, taken.wants())
+    tx.write_messages()
+    found, entries = _deliverable(tx, queue, taken.wants())
     rows, passed, again = [], 0, False
-    for row, entry in found:
+    for row in found:
         if not taken.fits(row):
             taken.size = LARGEST_BATCH_BYTES
             break
-        if entry is not None:
-            passed = entry.offset
-            value = row.value
-            row = make_message(tx, queue, _topic_of(queue), entry)._replace(value=value)
+        # A row of its own that began as a publication is in the log no more.
+        if entries and row.id in entries:
+            passed = entries[row.id].offset
+            made = make_message(tx, queue, _topic_of(queue), entries[row.id])
+            row = made._replace(value=row.value)
         if row.expires_at is not None and row.expires_at <= tx.now:
             expire(tx, row)
             again = True
@@ -127,38 +132,17 @@ def _topic_of(queue: QueueRow) -> int:
 
 
 def _lease_rows(tx: Transaction, queue: QueueRow, rows: list[MessageRow], taken: _Taken) -> None:
-    request, now = taken.request, tx.now
-    until = now + request.timeout
-    updates, leased = [], []
-    for row in rows:
-        attempts = row.attempts + 1
-        token = tx.event(
-            LEASED,
-            queue.id,
-            row.number,
-            prev=row.last,
-            left=READY,
-            entered=INFLIGHT,
-            attempt=attempts,
-            worker=request.worker,
+    request, now, identity = taken.request, tx.now, tx.file.identity
+    worker, until = request.worker, now + request.timeout
+    first = tx.reserve(len(rows), queue.id, READY, INFLIGHT)
+    ids = json.dumps([row.id for row in rows])
+    tx.db.execute(SQL.add_lease_events, (first, now, worker, ids))
+    tx.db.execute(SQL.lease_messages, (first, until, worker, request.liveness, now, ids))
+    for token, row in enumerate(rows, first):
+        history = ended_attempts(tx, row) if row.ended else []
+        taken.messages.append(
+            leased_message(identity, queue.name, row, history, token, until, worker, now)
         )
-        updates.append((token, until, request.worker, request.liveness, now, row.id))
-        history = ended_attempts(tx, row)
-        held = row._replace(
-            state=INFLIGHT,
-            attempts=attempts,
-            token=token,
-            last=token,
-            due_at=until,
-            worker=request.worker,
-            liveness=request.liveness,
-            leased_at=now,
-        )
-        leased.append(held)
-        taken.messages.append(stored_message(tx.file.identity, queue.name, held, history))
+        if request.remove:
+            remove(tx, leased(row, token, until, worker, now), ACKED)
     tx.room.add(queue.name)
-    if request.remove:
-        for held in leased:
-            remove(tx, held, ACKED)
-    else:
-        tx.db.executemany(SQL.lease_message, updates)

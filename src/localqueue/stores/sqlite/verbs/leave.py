@@ -23,6 +23,7 @@ from localqueue.stores.sqlite.states import (
     INFLIGHT,
     KINDS,
     PROMOTED,
+    QUARANTINED,
     READY,
     REQUEUED,
 )
@@ -37,22 +38,15 @@ MESSAGE_EXPIRED = {
 }
 
 
-def remove(
-    tx: Transaction,
-    row: MessageRow,
-    kind: int,
-    *,
-    by: int = BY_WORKER,
-    error: Mapping[str, Any] | None = None,
-) -> None:
+def remove(tx: Transaction, row: MessageRow, kind: int, *, by: int = BY_WORKER) -> None:
     """The message is gone, and so is all that was kept for it."""
-    tx.closing(kind, row, None, by=by, error=error)
-    tx.db.execute(SQL.delete_message, (row.id,))
+    tx.closing(kind, row, None, by=by)
+    tx.delete(row.id)
     if row.dedupe_key is not None:
         tx.db.execute(SQL.release_dedupe, (row.queue, row.dedupe_key, row.number, tx.now))
     if row.body is not None:
         drop_body(tx, row.body)
-    if row.has_history:
+    if row.ended:
         tx.db.execute(SQL.delete_attempts, (row.id,))
     _left(tx, row)
 
@@ -69,7 +63,7 @@ def bury(
     """Out of delivery, kept as a dead letter."""
     failed_at = row.failed_at if error is None else tx.now
     seq = tx.closing(kind, row, DEAD, by=by, error=error)
-    _remember(tx, row, seq, kind, error)
+    ended = _remember(tx, row, seq, kind, error)
     tx.db.execute(
         SQL.bury_message,
         (
@@ -79,6 +73,7 @@ def bury(
             seq,
             row.failures + (kind == DEAD_LETTERED and error is not None and not crashed),
             row.crashes + crashed,
+            ended,
             row.id,
         ),
     )
@@ -109,7 +104,7 @@ def put_back(
         if waits:
             state, due_at = HELD, tx.now + delay
     seq = tx.closing(kind, row, state, by=by, error=error)
-    _remember(tx, row, seq, kind, error)
+    ended = _remember(tx, row, seq, kind, error)
     tx.db.execute(
         SQL.place_message,
         (
@@ -118,6 +113,7 @@ def put_back(
             due_at,
             0 if requeued else row.failures + (error is not None),
             0 if requeued else row.crashes + crashed,
+            ended,
             row.failed_at if error is None else tx.now,
             row.error if error is None else json.dumps(error),
             row.turn if row.key is None or not requeued else seq,
@@ -167,6 +163,7 @@ def _promote_next(tx: Transaction, queue: int, key: str) -> None:
             row.due_at if later else None,
             row.failures,
             row.crashes,
+            row.ended,
             row.failed_at,
             row.error,
             row.turn,
@@ -180,15 +177,15 @@ def _promote_next(tx: Transaction, queue: int, key: str) -> None:
 
 def _remember(
     tx: Transaction, row: MessageRow, seq: int, kind: int, error: Mapping[str, Any] | None
-) -> None:
-    """Add an ended attempt, or a requeue, to the message's history."""
-    if row.state != INFLIGHT and (row.state != DEAD or kind != REQUEUED):
-        return
+) -> int:
+    """Add an ended attempt or a requeue to the history; how many entries it has then."""
+    if row.state != INFLIGHT and kind != REQUEUED:
+        return row.ended
     entries = []
     if row.state == INFLIGHT and row.leased_at is not None:
         entries.append(lease_entry(row.leased_at, row.attempts, row.worker))
     ended: dict[str, Any] = {
-        "type": "dead_lettered" if kind == EXPIRED else KINDS[kind],
+        "type": "dead_lettered" if kind in (EXPIRED, QUARANTINED) else KINDS[kind],
         "at": tx.now,
         "attempt": row.attempts,
     }
@@ -197,5 +194,7 @@ def _remember(
     if error is not None:
         ended["last_error"] = dict(error)
     tx.db.execute(SQL.add_attempt, (row.id, seq, json.dumps([*entries, ended])))
-    if row.attempts > LONGEST_HISTORY:
-        tx.db.execute(SQL.forget_second_attempt, (row.id,))
+    if row.ended < LONGEST_HISTORY:
+        return row.ended + 1
+    tx.db.execute(SQL.forget_second_attempt, (row.id,))
+    return row.ended

@@ -1,4 +1,4 @@
-"""A topic's log: publications that subscribers read by position, each made a message when leased."""
+"""A topic's log: publications that subscribers read by position; leasing makes them messages."""
 
 from __future__ import annotations
 
@@ -102,6 +102,7 @@ def as_row(queue: QueueRow, topic: int, entry: Publication) -> MessageRow:
         attempts=0,
         failures=0,
         crashes=0,
+        ended=0,
         token=None,
         worker=None,
         liveness=None,

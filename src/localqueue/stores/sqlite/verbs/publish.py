@@ -10,19 +10,20 @@ from localqueue.stores.protocol import Enqueued, Fate, Put
 from localqueue.stores.sqlite.rows import seal, stored_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import PUBLISHED
+from localqueue.stores.sqlite.verbs.alike import are_alike, insert_alike
 from localqueue.stores.sqlite.verbs.bodies import add_body, use_body
 from localqueue.stores.sqlite.verbs.capacity import Admitted, admit
 from localqueue.stores.sqlite.verbs.dedupe import find_duplicate, remember_key
 from localqueue.stores.sqlite.verbs.enqueue import (
     SharedBody,
     check_batch,
-    check_order,
     deliver,
     existing,
     repeated_request,
     store_request,
 )
 from localqueue.stores.sqlite.verbs.log import Publication, as_row, last_offset
+from localqueue.stores.sqlite.verbs.order import check_order
 from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
@@ -30,6 +31,11 @@ from localqueue.stores.sqlite.view import QueueRow, Transaction
 def enqueue_many(tx: Transaction, puts: Sequence[Put], *, bounded: bool = True) -> list[Enqueued]:
     """Store all or none. ``bounded=False`` is for follow-ups that capacity must not refuse."""
     check_batch(puts)
+    if not puts:
+        return []
+    queue = use_queue(tx, puts[0].queue)
+    if are_alike(queue, puts, bounded):
+        return insert_alike(tx, queue, puts)
     return [_enqueue(tx, put, bounded) for put in puts]
 
 
@@ -44,8 +50,10 @@ def _enqueue(tx: Transaction, put: Put, bounded: bool) -> Enqueued:
     else:
         answer = deliver(tx, queue, put, key=put.dedupe_key, bounded=bounded)
     store_request(tx, queue, put, answer)
-    # The caller's own row, also when the message went elsewhere.
-    return answer._replace(settings_version=queue.version)
+    if answer.settings_version != queue.version:
+        # The caller's own row, also when the message went elsewhere.
+        answer = answer._replace(settings_version=queue.version)
+    return answer
 
 
 def _publish(tx: Transaction, topic: QueueRow, put: Put, bounded: bool) -> Enqueued:
@@ -82,7 +90,9 @@ def _copy(
     ]
     stored = [answer for answer in answers if answer.fate is Fate.STORED]
     if stored:
-        seq = tx.event(PUBLISHED, topic.id, 0, n=len(stored), body=shared.number if keeps and shared else None)
+        seq = tx.event(
+            PUBLISHED, topic.id, 0, n=len(stored), body=shared.number if keeps and shared else None
+        )
         if keeps and shared is not None and shared.number is not None:
             # For subscribers who come later and start in the past.
             use_body(tx, shared.number)
@@ -119,7 +129,9 @@ def _append(
             admission = admit(tx, queue)
             if isinstance(admission, Admitted):
                 delay = max(delay, admission.delay)
-    seq = tx.event(PUBLISHED, topic.id, 0, n=len(takers), body=tx.seq + 1 if _keeps(topic) else None)
+    seq = tx.event(
+        PUBLISHED, topic.id, 0, n=len(takers), body=tx.seq + 1 if _keeps(topic) else None
+    )
     add_body(tx, seq, put.body, 1)
     entry = _add_publication(tx, topic, put, seq, seq)
     for queue, _ in have:

@@ -48,7 +48,9 @@ def configure(
     if settings == row.settings:
         return row.settings, row.version
     if settings.fanout is not None and row.topic is not None:
-        raise ConfigurationError(f"{name!r} is a subscriber of a topic and cannot be a topic itself")
+        raise ConfigurationError(
+            f"{name!r} is a subscriber of a topic and cannot be a topic itself"
+        )
     if settings.fanout != row.settings.fanout:
         change_fanout(tx, row, settings.fanout)
     text = json.dumps(settings.differences(), sort_keys=True)

@@ -1,4 +1,4 @@
-"""Ending leases: acknowledge, release, dead-letter, extend, cancel. A stale receipt changes nothing."""
+"""Ending leases: acknowledge, release, dead-letter, extend, cancel; stale receipts do nothing."""
 
 from __future__ import annotations
 
@@ -40,12 +40,38 @@ from localqueue.stores.sqlite.view import Transaction
 
 
 def ack_many(tx: Transaction, receipts: Sequence[Receipt]) -> list[bool]:
+    """Remove what is held: plain leases in three statements, anything else one by one."""
+    numbers = [tx.file.identity.seq(receipt.id) for receipt in receipts]
+    if _remove_plain(tx, receipts, numbers):
+        return [True] * len(receipts)
     answers = []
     for receipt, row in _held(tx, receipts):
         if row is not None:
             remove(tx, row, ACKED, by=_actor(receipt))
         answers.append(row is not None)
     return answers
+
+
+def _remove_plain(
+    tx: Transaction, receipts: Sequence[Receipt], numbers: Sequence[int | None]
+) -> bool:
+    """Whether all were plain messages of one queue, held by these receipts, and are gone."""
+    queue = tx.queue(receipts[0].queue) if receipts else None
+    if queue is None or len(set(numbers)) != len(numbers) or None in numbers:
+        return False
+    tx.write_messages()
+    ids = json.dumps(numbers)
+    rows = tx.db.execute(SQL.held_messages, (ids,)).fetchall()
+    if len(rows) != len(receipts):
+        return False
+    name, own = queue.name, queue.id
+    for (asked, _, proof), (_, number, state, token, plain) in zip(receipts, rows, strict=True):
+        if not plain or state != INFLIGHT or token != proof or number != own or asked != name:
+            return False
+    first = tx.reserve(len(rows), queue.id, INFLIGHT, None)
+    tx.db.execute(SQL.add_ack_events, (first, tx.now, ids))
+    tx.db.execute(SQL.delete_messages, (ids,))
+    return True
 
 
 def release_many(
@@ -152,11 +178,11 @@ def _actor(receipt: Receipt) -> int:
 def _held(
     tx: Transaction, receipts: Sequence[Receipt]
 ) -> Iterator[tuple[Receipt, MessageRow | None]]:
-    """Each receipt with the row it may act on now, or None. One at a time: the same one may come twice."""
-    prefetched = _read_ahead(tx, receipts)
+    """Each receipt with the row it may act on now, or None; the same one may come twice."""
+    numbers = [tx.file.identity.seq(receipt.id) for receipt in receipts]
+    prefetched = _read_ahead(tx, numbers)
     touched: set[int] = set()
-    for receipt in receipts:
-        number = tx.file.identity.seq(receipt.id)
+    for receipt, number in zip(receipts, numbers, strict=True):
         row = None
         if number is not None and number in prefetched and number not in touched:
             queue = tx.queue(receipt.queue)
@@ -173,11 +199,10 @@ def _held(
         yield receipt, row if row is not None and _may_act(receipt, row) else None
 
 
-def _read_ahead(tx: Transaction, receipts: Sequence[Receipt]) -> dict[int, MessageRow]:
+def _read_ahead(tx: Transaction, numbers: Sequence[int | None]) -> dict[int, MessageRow]:
     """The rows of a batch in one statement."""
-    if len(receipts) < 2:
+    if len(numbers) < 2:
         return {}
-    numbers = [tx.file.identity.seq(receipt.id) for receipt in receipts]
     tx.write_messages()
     ids = json.dumps([number for number in numbers if number is not None])
     rows = map(MessageRow._make, tx.db.execute(SQL.message_rows, (ids,)).fetchall())

@@ -58,6 +58,7 @@ def is_poison(row: MessageRow, settings: QueueSettings) -> bool:
 
 def end_leases(tx: Transaction) -> int:
     """Leases whose time is over: back to ready, or to the dead letters after too many crashes."""
+    tx.write_messages()
     rows = tx.db.execute(SQL.ended_leases, (tx.now, SLICE)).fetchall()
     for row in map(MessageRow._make, rows):
         queue = tx.queue(tx.queue_name(row.queue))
@@ -99,9 +100,8 @@ def expire_waiting(tx: Transaction) -> int:
 
 
 def _forget_dedupes(tx: Transaction) -> None:
-    for queue, kind, key, message in tx.db.execute(
-        SQL.expired_dedupes, (tx.now, SLICE)
-    ).fetchall():
+    tx.write_messages()
+    for queue, kind, key, message in tx.db.execute(SQL.expired_dedupes, (tx.now, SLICE)).fetchall():
         alive = kind == DEDUPE_KEY and lives(tx, queue, message)
         tx.db.execute(SQL.keep_dedupe if alive else SQL.delete_dedupe, (queue, kind, key))
 

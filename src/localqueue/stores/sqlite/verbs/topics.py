@@ -35,9 +35,7 @@ def subscribe(tx: Transaction, topic_name: str, subscriber: str, start: str) -> 
     until = last if topic.settings.fanout == "copy" else None
     tx.db.execute(SQL.add_subscription, (queue.id, topic.id, subscriber, position, until))
     tx.db.execute(SQL.set_topic, (topic.id, queue.id))
-    tx.event(
-        SUBSCRIBED, topic.id, detail={"subscriber": subscriber, "start": start, "queue": name}
-    )
+    tx.event(SUBSCRIBED, topic.id, detail={"subscriber": subscriber, "start": start, "queue": name})
     tx.forget(name)
     tx.ready.add(name)
     return True
@@ -48,19 +46,16 @@ def unsubscribe(tx: Transaction, topic_name: str, subscriber: str) -> bool:
     topic = tx.queue(topic_name)
     if topic is None:
         return False
-    for number, name, _, _ in _subscriptions(tx, topic):
-        if name == subscriber:
-            break
-    else:
+    numbers = [number for number, name, _, _ in _subscriptions(tx, topic) if name == subscriber]
+    if not numbers:
         return False
+    number = numbers[0]
     queue = tx.queue(tx.queue_name(number))
     assert queue is not None
     lost = count_unread(tx, queue)
     rest = unread(tx, queue)
     if rest is not None:
-        tx.db.execute(
-            SQL.forget_unread_dedupes, (queue.id, rest.topic, rest.position, rest.end)
-        )
+        tx.db.execute(SQL.forget_unread_dedupes, (queue.id, rest.topic, rest.position, rest.end))
     tx.db.execute(SQL.delete_subscription, (number,))
     tx.db.execute(SQL.forget_skipped, (number, last_offset(tx, topic.id)))
     tx.db.execute(SQL.set_topic, (None, number))

@@ -1,0 +1,228 @@
+"""The main job on the embedded default: enqueue, process with failures and retries, show the result.
+
+    ./run [FOLDER]
+
+The file is data/main_job.sqlite3 beside this repository's README, or in FOLDER. It is made anew by
+each run and stays afterwards, to be looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import localqueue
+from localqueue import (
+    PersistentQueue,
+    PriorityOrdering,
+    PublishSubscribeRouting,
+    QueueMessage,
+    SQLiteQueueStore,
+    StaticFanoutSubscriptions,
+)
+
+TRIES = 3
+FIRST_DELAY = 0.05
+
+Job = dict[str, Any]
+Jobs = PersistentQueue[Job]
+
+
+# --- the work --------------------------------------------------------------------------------------
+class Thumbnails:
+    """A handler with the bad days of a real one: some files need a second try, some never work."""
+
+    def __init__(self) -> None:
+        self.broken = {"broken.png"}
+
+    def make(self, job: Job, attempt: int) -> None:
+        if job["file"] in self.broken:
+            raise ValueError(f"{job['file']} is not an image")
+        if job["file"] == "slow.png" and attempt < TRIES:
+            raise TimeoutError("the image server did not answer")
+
+
+def settle(queue: Jobs, message: QueueMessage[Job], handler: Thumbnails) -> None:
+    """Done: ack. Failed: again, later each time. Failed too often: a dead letter."""
+    try:
+        handler.make(message.value, message.attempts)
+    except Exception as error:
+        if message.failures + 1 < TRIES:
+            delay = FIRST_DELAY * 2**message.failures
+            queue.release(message, delay=delay, error=error)
+            say(message, f"failed, again in {delay:.2f} s ({error})")
+        else:
+            queue.dead_letter(message, error=error)
+            say(message, f"given up ({error})")
+    else:
+        queue.ack(message)
+        say(message, "done")
+
+
+def work(queue: Jobs, handler: Thumbnails, name: str) -> None:
+    """Lease and settle until nothing is left to do, now or later."""
+    while True:
+        try:
+            message = queue.get_message(timeout=0.1, leased_by=name)
+        except Empty:
+            stats = queue.stats()
+            if stats.total == stats.dead:
+                return
+        else:
+            settle(queue, message, handler)
+
+
+def work_with_two(queue: Jobs, handler: Thumbnails) -> None:
+    workers = [
+        threading.Thread(target=work, args=(queue, handler, f"worker-{number}"))
+        for number in (1, 2)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+# --- what is shown ---------------------------------------------------------------------------------
+def heading(text: str) -> None:
+    print(f"\n{text}\n{'-' * len(text)}")
+
+
+def say(message: QueueMessage[Job], what: str) -> None:
+    print(f"  {message.leased_by}  attempt {message.attempts}  {message.value['file']:12} {what}")
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    lines = [titles, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    for line in lines:
+        print(" ", "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def enqueue(queue: Jobs) -> QueueMessage[Job]:
+    """Some jobs: plain, delayed, urgent, and one that is put twice. The one that needs retries."""
+    queue.put_many([{"file": name} for name in ("cat.png", "dog.png", "broken.png")])
+    slow = queue.put({"file": "slow.png"})
+    queue.put({"file": "later.png"}, delay=0.3)
+    queue.put({"file": "urgent.png"}, priority=9)
+    first = queue.put({"file": "logo.png"}, dedupe_key="logo")
+    again = queue.put({"file": "logo.png"}, dedupe_key="logo")
+    stats = queue.stats()
+    print(f"  {stats.ready} ready, {stats.delayed} delayed")
+    print(
+        f"  logo.png was put twice and is one message: {again.duplicate and again.id == first.id}"
+    )
+    print(f"  the urgent one comes first: {queue.peek()[0].value['file']}")
+    return slow
+
+
+def give_a_second_chance(queue: Jobs, handler: Thumbnails) -> None:
+    for dead in queue.dead_letters():
+        error = dead.last_error or {}
+        print(
+            f"  {dead.value['file']}: {error['type']}: {error['message']}, {dead.attempts} attempts"
+        )
+        handler.broken.discard(dead.value["file"])
+        queue.requeue_dead(dead)
+    print("  the file was repaired, so it is requeued:")
+    work(queue, handler, "worker-1")
+
+
+def publish(store: SQLiteQueueStore) -> list[PersistentQueue[Any]]:
+    orders: PersistentQueue[Any] = PersistentQueue(
+        "orders",
+        store=store,
+        routing_policy=PublishSubscribeRouting(),
+        subscription_policy=StaticFanoutSubscriptions(["billing", "audit"]),
+    )
+    orders.put({"item": "lamp", "price": 40})
+    orders.put({"item": "chair", "price": 75})
+    billing, audit = orders.subscriber_queue("billing"), orders.subscriber_queue("audit")
+    for message in billing.get_messages(10):
+        print(f"  billing books {message.value['price']} for a {message.value['item']}")
+        billing.ack(message)
+    print(f"  audit has not looked yet and still has its own {audit.qsize()}")
+    return [billing, audit]
+
+
+def show_stats(queues: Iterable[PersistentQueue[Any]]) -> None:
+    rows = []
+    for queue in queues:
+        stats = queue.stats()
+        leases = ", ".join(f"{name}: {n}" for name, n in sorted(stats.leases_by_worker_id.items()))
+        rows.append((queue.name, stats.ready, stats.inflight, stats.dead, stats.total, leases))
+    table(("queue", "ready", "inflight", "dead", "total", "leases by worker"), rows)
+
+
+def show_life(queue: Jobs, message: QueueMessage[Job]) -> None:
+    start = message.created_at
+    table(
+        ("after", "event", "attempt", "worker", "error"),
+        (
+            (
+                f"{event.at - start:.3f} s",
+                event.kind,
+                event.attempt or "",
+                event.worker or "",
+                event.error_type or "",
+            )
+            for event in queue.history(message.id)
+        ),
+    )
+
+
+def show_journal(store: SQLiteQueueStore) -> None:
+    events = store.journal(limit=10_000)
+    print(f"  {len(events)} events, the last eight of them:")
+    table(
+        ("queue", "event", "from", "to", "by"),
+        (
+            (event.queue, event.kind, event.from_state or "", event.to_state or "gone", event.by)
+            for event in events[-8:]
+        ),
+    )
+
+
+# --- the run ---------------------------------------------------------------------------------------
+def new_file(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("main_job.sqlite3", "main_job.sqlite3-wal", "main_job.sqlite3-shm"):
+        (folder / name).unlink(missing_ok=True)
+    return folder / "main_job.sqlite3"
+
+
+def main(folder: Path) -> None:
+    began = time.perf_counter()
+    path = new_file(folder)
+    store = SQLiteQueueStore(path)
+    queue: Jobs = PersistentQueue("thumbnails", store=store, ordering_policy=PriorityOrdering())
+    handler = Thumbnails()
+    print(f"localqueue {localqueue.__version__}, everything in one file: {path}")
+
+    heading("Enqueue")
+    slow = enqueue(queue)
+    heading("Process with two workers")
+    work_with_two(queue, handler)
+    heading("Dead letters")
+    give_a_second_chance(queue, handler)
+    heading("Publish and subscribe")
+    subscribers = publish(store)
+
+    heading("Result")
+    show_stats([queue, *subscribers])
+    heading("The life of slow.png")
+    show_life(queue, slow)
+    heading("Journal")
+    show_journal(store)
+    store.close()
+    print(f"\ndone in {time.perf_counter() - began:.1f} s; the file is still there: {path}")
+
+
+if __name__ == "__main__":
+    beside_the_readme = Path(__file__).resolve().parent.parent / "data"
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else beside_the_readme)

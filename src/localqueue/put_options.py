@@ -1,0 +1,101 @@
+"""From values and the options of a put to what the store is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localqueue.checks import check_key, check_priority, check_seconds
+from localqueue.codec import encode_headers
+from localqueue.policies.compatibility import Use, check_use
+from localqueue.policies.resolved import ResolvedPolicies
+from localqueue.stores.protocol import Put
+from localqueue.stores.settings import QueueSettings
+
+Key = str | Callable[[Any], str] | None
+"""A key for all messages of a batch, or a function that makes it from the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutOptions:
+    """What one call of put, put_many or put_stream asks for all its messages."""
+
+    delay: float = 0.0
+    priority: int = 0
+    dedupe_key: Key = None
+    headers: Mapping[str, str] | None = None
+    ordering_key: Key = None
+    ttl: float | None = None
+    request_id: str | None = None
+
+
+class PutMaker:
+    """Makes the puts of one call. What cannot be stored is refused before anything is."""
+
+    __slots__ = ("_codec", "_in_force", "_name", "_options", "_policies", "_rest", "_tail")
+
+    def __init__(
+        self, policies: ResolvedPolicies, in_force: QueueSettings, options: PutOptions
+    ) -> None:
+        delay = check_seconds("delay", options.delay)
+        if options.dedupe_key is not None and not callable(options.dedupe_key):
+            check_key("dedupe_key", options.dedupe_key)
+        check_priority(options.priority)
+        if options.ordering_key is not None and not callable(options.ordering_key):
+            check_key("ordering_key", options.ordering_key)
+        if options.ttl is not None:
+            check_seconds("ttl", options.ttl, zero=False)
+        if options.request_id is not None:
+            check_key("request_id", options.request_id)
+        self._policies = policies
+        self._in_force = in_force
+        self._options = options
+        self._codec = policies.codec_policy
+        # What all messages have in common stands ready, so that a batch costs little per message.
+        self._rest = Put(
+            policies.name,
+            b"",
+            self._codec.id,
+            encode_headers(options.headers),
+            delay,
+            options.priority,
+            ttl=options.ttl,
+            request_id=options.request_id,
+            dedupe_window=policies.dedupe_window,
+            conflict_is_error=policies.conflict_is_error,
+        )
+        self._name, self._tail = policies.name, self._rest[2:]
+        if not callable(options.dedupe_key) and not callable(options.ordering_key):
+            self._check_use(options.dedupe_key, options.ordering_key)
+
+    def __call__(self, item: Any) -> Put:
+        options = self._options
+        body = self._codec.encode(item)
+        if options.dedupe_key is None and options.ordering_key is None:
+            return Put._make((self._name, body, *self._tail))
+        dedupe_key = _key("dedupe_key", options.dedupe_key, item)
+        ordering_key = _key("ordering_key", options.ordering_key, item)
+        if callable(options.dedupe_key) or callable(options.ordering_key):
+            self._check_use(dedupe_key, ordering_key)
+        return self._rest._replace(
+            body=body,
+            dedupe_key=dedupe_key,
+            ordering_key=ordering_key,
+            fingerprint=0 if dedupe_key is None else self._codec.fingerprint(item, body),
+        )
+
+    def _check_use(self, dedupe_key: str | None, ordering_key: str | None) -> None:
+        use = Use(
+            "put",
+            self._in_force,
+            self._options.priority,
+            ordering_key,
+            dedupe_key,
+            self._rest.delay,
+        )
+        check_use(self._policies, use)
+
+
+def _key(what: str, key: Key, item: Any) -> str | None:
+    return check_key(what, key(item)) if callable(key) else key

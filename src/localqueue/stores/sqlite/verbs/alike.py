@@ -1,0 +1,80 @@
+"""The short way for messages that differ in nothing but their value: a few statements for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from localqueue.codec import checksum
+from localqueue.stores.protocol import Enqueued, Fate, Put, StoredMessage
+from localqueue.stores.sqlite.rows import seal
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import DELAYED, PUBLIC_STATE, READY
+from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE
+from localqueue.stores.sqlite.verbs.order import check_order
+from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+AT_ONCE = 50
+"""Rows per statement: more gain nothing, and few lengths keep prepared statements few."""
+
+
+def are_alike(queue: QueueRow, puts: Sequence[Put], bounded: bool) -> bool:
+    """Whether only values differ, and nothing but the queue itself has to be looked at."""
+    first, settings = puts[0], queue.settings
+    if (
+        settings.fanout is not None
+        or (bounded and settings.maxsize)
+        or (settings.journal and settings.journal_payloads)
+        or first.dedupe_key is not None
+        or first.ordering_key is not None
+        or first.request_id is not None
+        or first.id is not None
+    ):
+        return False
+    names, bodies, *options = zip(*puts, strict=True)
+    return max(map(len, bodies)) <= LARGEST_INLINE and all(
+        column.count(column[0]) == len(puts) for column in (names, *options)
+    )
+
+
+def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> list[Enqueued]:
+    """Store them all; the same rows and events as one by one."""
+    first, settings, now = puts[0], queue.settings, tx.now
+    check_order(settings, first)
+    due = now + first.delay
+    state, due_at = (DELAYED, due) if first.delay > 0 else (READY, None)
+    rank = -first.priority
+    ttl = settings.ttl if first.ttl is None else first.ttl
+    expires_at = None if ttl is None else now + ttl
+    codec, headers = first.codec, first.headers
+    start = tx.reserve(len(puts), queue.id, None, state)
+    shared = (
+        queue.id, state, rank, due, due_at, now, expires_at,
+        None if codec == "json" else codec, headers,
+    )  # fmt: skip
+    public, name, number = tx.file.identity.public, queue.name, queue.id
+    rest: tuple[Any, ...] = (
+        codec, headers, PUBLIC_STATE[state], 0, now, due, None, None, None, None, [], None, -rank,
+        None, expires_at, 0, 0, 0, False,
+    )  # fmt: skip
+    own: list[Any] = []
+    answers = []
+    for seq, put in enumerate(puts, start):
+        body = put.body
+        own += (seq, seal(checksum(body, headers), seq, number), body)
+        message = StoredMessage._make((public(seq), name, body, *rest))
+        answers.append(Enqueued._make((message, Fate.STORED, queue.version, 0.0, ())))
+    _write(tx, shared, own)
+    tx.db.execute(SQL.add_alike_events, (start, tx.seq))
+    tx.ready.add(queue.name)
+    return answers
+
+
+def _write(tx: Transaction, shared: tuple[Any, ...], own: list[Any]) -> None:
+    tx.write_messages()
+    width = 3 * AT_ONCE
+    whole = len(own) - len(own) % width
+    for at in range(0, whole, width):
+        tx.db.execute(SQL.add_alike_messages(AT_ONCE), (*shared, *own[at : at + width]))
+    for at in range(whole, len(own), 3):
+        tx.db.execute(SQL.add_alike_message, (*shared, *own[at : at + 3]))

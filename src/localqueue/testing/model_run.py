@@ -1,0 +1,88 @@
+"""Random operations on a store and the model, and a report that can be read when they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from localqueue.testing.random_operations import RandomOperations
+from localqueue.testing.side_by_side import Disagreement, Operation, SideBySide
+
+MOST_TOLD = 30
+
+
+def compare_with_model(
+    make: Callable[[], SideBySide], *, seed: int, operations: int, shrink_attempts: int = 400
+) -> None:
+    """Do this many operations of a seed; Disagreement tells the shortest run that still differs.
+
+    ``make`` is called for each run and gives a new, empty store with its model.
+    """
+    done: list[Operation] = []
+    pair = make()
+    choice = RandomOperations(seed, pair.model, pair.now)
+    try:
+        for _ in range(operations):
+            done.append(choice.next())
+            pair.run(done[-1])
+        return
+    except Exception as error:
+        first = error
+    finally:
+        pair.close()
+    shortest = shrink(done, lambda some: _alike(first, fate(make, some)), attempts=shrink_attempts)
+    # The shorter run is what is told, so its own error is too.
+    error = fate(make, shortest) or first
+    raise Disagreement(
+        f"seed {seed}, operation {len(done)}: {type(first).__name__}: {first}\n"
+        f"the last operations:\n{_told(done)}\n"
+        f"the shortest run that fails alike:\n{_told(shortest)}\n"
+        f"and how it fails: {type(error).__name__}: {error}"
+    ) from first
+
+
+def fate(make: Callable[[], SideBySide], operations: Sequence[Operation]) -> Exception | None:
+    """The error that these operations end with, on a new store."""
+    pair = make()
+    try:
+        for operation in operations:
+            pair.run(operation)
+    except Exception as error:
+        return error
+    finally:
+        pair.close()
+    return None
+
+
+def shrink(
+    operations: Sequence[Operation],
+    fails: Callable[[Sequence[Operation]], bool],
+    *,
+    attempts: int,
+) -> list[Operation]:
+    """Leave out as many operations as possible, in ever smaller pieces, so that it still fails."""
+    shortest = list(operations)
+    piece = max(1, len(shortest) // 2)
+    while attempts > 0:
+        start, shorter = 0, False
+        while start < len(shortest) and attempts > 0:
+            attempts -= 1
+            rest = shortest[:start] + shortest[start + piece :]
+            if rest and fails(rest):
+                shortest, shorter = rest, True
+            else:
+                start += piece
+        if piece == 1 and not shorter:
+            break
+        piece = max(1, piece // 2)
+    return shortest
+
+
+def _alike(error: Exception, other: Exception | None) -> bool:
+    """Whether two runs fail in the same way, as far as the first word of a difference tells."""
+    if type(error) is not type(other):
+        return False
+    return not isinstance(error, Disagreement) or str(error).split()[0] == str(other).split()[0]
+
+
+def _told(operations: Sequence[Operation]) -> str:
+    return "\n".join(map(str, operations[-MOST_TOLD:]))

@@ -1,4 +1,4 @@
-"""The main job on the embedded default: enqueue, process with failures and retries, show the result.
+"""The main job on the embedded default: enqueue, process with failures and retries, show it all.
 
     ./run [FOLDER]
 
@@ -33,7 +33,7 @@ Job = dict[str, Any]
 Jobs = PersistentQueue[Job]
 
 
-# --- the work --------------------------------------------------------------------------------------
+# --- the work ------------------------------------------------------------------------------------
 class Thumbnails:
     """A handler with the bad days of a real one: some files need a second try, some never work."""
 
@@ -88,7 +88,7 @@ def work_with_two(queue: Jobs, handler: Thumbnails) -> None:
         worker.join()
 
 
-# --- what is shown ---------------------------------------------------------------------------------
+# --- what is shown -------------------------------------------------------------------------------
 def heading(text: str) -> None:
     print(f"\n{text}\n{'-' * len(text)}")
 
@@ -101,7 +101,8 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     lines = [titles, *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
     for line in lines:
-        print(" ", "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        print(f"  {'  '.join(cells).rstrip()}")
 
 
 def enqueue(queue: Jobs) -> QueueMessage[Job]:
@@ -179,16 +180,14 @@ def show_life(queue: Jobs, message: QueueMessage[Job]) -> None:
 def show_journal(store: SQLiteQueueStore) -> None:
     events = store.journal(limit=10_000)
     print(f"  {len(events)} events, the last eight of them:")
-    table(
-        ("queue", "event", "from", "to", "by"),
-        (
-            (event.queue, event.kind, event.from_state or "", event.to_state or "gone", event.by)
-            for event in events[-8:]
-        ),
-    )
+    rows = []
+    for event in events[-8:]:
+        to = event.to_state or ("gone" if event.from_state else "")
+        rows.append((event.queue, event.kind, event.from_state or "", to, event.by))
+    table(("queue", "event", "from", "to", "by"), rows)
 
 
-# --- the run ---------------------------------------------------------------------------------------
+# --- the run -------------------------------------------------------------------------------------
 def new_file(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("main_job.sqlite3", "main_job.sqlite3-wal", "main_job.sqlite3-shm"):

@@ -1,4 +1,4 @@
--- Version 1 of a localqueue file. Times are store time, in seconds.
+-- Version 2 of a localqueue file. Times are store time, in seconds.
 -- States: 0 ready, 1 delayed, 2 held behind its ordering key, 3 inflight, 4 dead.
 -- STRICT and the checks let PRAGMA quick_check see a cell that holds what was never written.
 

@@ -1,0 +1,183 @@
+"""Files of older versions are brought up to date when they are opened, or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localqueue import PersistentQueue
+from localqueue.errors import StoreError, StoreUnsupported
+from localqueue.message import Receipt
+from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite import connection, sql
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+
+HERE = Path(__file__).parent
+NOW = 1_700_000_000.0
+
+# A queue of version 1: one message ready, one that failed twice, one inflight, one dead.
+ROWS_OF_VERSION_1 = f"""
+INSERT INTO identity VALUES (0, '00112233445566aa');
+INSERT INTO clock VALUES (1, 'boot', 0.0);
+INSERT INTO queue VALUES (1, 'jobs', '{{}}', 1, NULL);
+INSERT INTO event (seq, at, queue, message, kind, to_state, n, by) VALUES
+    (1, {NOW}, 1, NULL, 0, NULL, 1, 0), (2, {NOW}, 1, 2, 1, 0, 1, 0),
+    (3, {NOW}, 1, 3, 1, 0, 1, 0), (4, {NOW}, 1, 4, 1, 3, 1, 0), (5, {NOW}, 1, 5, 1, 4, 1, 0);
+INSERT INTO message (id, queue, state, rank, pos, due_at, created_at, attempts, failures, token,
+    leased_at, last, checksum, value)
+VALUES
+    (2, 1, 0, 0, {NOW}, NULL, {NOW}, 0, 0, NULL, NULL, 2, 0, CAST('"fresh"' AS BLOB)),
+    (3, 1, 0, 0, {NOW}, NULL, {NOW}, 2, 2, NULL, NULL, 3, 0, CAST('"failed"' AS BLOB)),
+    (4, 1, 3, 0, {NOW}, {NOW + 30}, {NOW}, 1, 0, 4, {NOW}, 4, 0, CAST('"held"' AS BLOB)),
+    (5, 1, 4, 0, {NOW}, NULL, {NOW}, 1, 1, NULL, NULL, 5, 0, CAST('"dead"' AS BLOB));
+INSERT INTO attempt VALUES
+    (3, 10, '[{{"type": "released", "at": 1.0, "attempt": 1}}]'),
+    (3, 11, '[{{"type": "released", "at": 2.0, "attempt": 2}}]'),
+    (5, 12, '[{{"type": "dead_lettered", "at": 3.0, "attempt": 1}}]');
+"""
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> Path:
+    """A file as version 1 left it, with messages in every state."""
+    path = tmp_path / "queue.sqlite3"
+    db = sqlite3.connect(path)
+    db.executescript((HERE / "schema_1.sql").read_text() + ROWS_OF_VERSION_1)
+    db.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
+    for number, value in db.execute("SELECT id, value FROM message").fetchall():
+        sealed = _seal(value, number)
+        db.execute("UPDATE message SET checksum = ? WHERE id = ?", (sealed, number))
+    db.commit()
+    db.close()
+    return path
+
+
+def _seal(value: bytes, number: int) -> int:
+    from localqueue.codec import checksum
+    from localqueue.stores.sqlite.rows import seal
+
+    return seal(checksum(value, None), number, 1)
+
+
+def _shape(path: Path) -> dict[str, set[tuple[str, ...]]]:
+    """Tables with their columns, and indexes; the order of columns does not matter."""
+    db = sqlite3.connect(path)
+    names = db.execute("SELECT name, type, sql FROM sqlite_master").fetchall()
+    shape: dict[str, set[tuple[str, ...]]] = {}
+    for name, kind, text in names:
+        if kind == "table":
+            columns = db.execute(f"PRAGMA table_info({name})").fetchall()
+            shape[name] = {tuple(map(str, column[1:])) for column in columns}
+        elif text is not None:
+            shape[name] = {(" ".join(text.split()),)}
+    db.close()
+    return shape
+
+
+def _version(path: Path) -> int:
+    db = sqlite3.connect(path)
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    db.close()
+    return version
+
+
+def test_a_migrated_file_has_the_shape_of_a_new_one(old_file: Path, tmp_path: Path) -> None:
+    SQLiteQueueStore(old_file).queues()
+    SQLiteQueueStore(tmp_path / "new.sqlite3").queues()
+
+    assert _shape(old_file) == _shape(tmp_path / "new.sqlite3")
+    assert _version(old_file) == sql.SCHEMA_VERSION
+
+
+def test_messages_of_every_state_come_through_a_migration(old_file: Path) -> None:
+    store = SQLiteQueueStore(old_file)
+
+    stats = store.stats("jobs", now=NOW)
+    leased = store.lease(LeaseRequest(("jobs",), limit=10), now=NOW)
+
+    assert (stats.ready, stats.inflight, stats.dead) == (2, 1, 1)
+    assert [message.body for message in leased] == [b'"fresh"', b'"failed"']
+    assert [letter.body for letter in store.dead_letters("jobs")] == [b'"dead"']
+
+
+def test_receipts_of_before_the_migration_still_hold(old_file: Path) -> None:
+    store = SQLiteQueueStore(old_file)
+
+    answers = store.ack_many([Receipt("jobs", f"00112233445566aa{4:016x}", 4)], now=NOW)
+
+    assert answers == [True]
+
+
+def test_the_history_of_before_the_migration_is_shown_and_leaves_with_its_message(
+    old_file: Path,
+) -> None:
+    store = SQLiteQueueStore(old_file)
+    (_, failed) = store.lease(LeaseRequest(("jobs",), limit=2), now=NOW)
+
+    store.ack_many([Receipt("jobs", failed.id, failed.token)], now=NOW)
+    store.close()
+
+    assert [entry["type"] for entry in failed.history] == ["released", "released", "leased"]
+    db = sqlite3.connect(old_file)
+    assert db.execute("SELECT DISTINCT message FROM attempt").fetchall() == [(5,)]
+    db.close()
+
+
+def test_a_migration_that_fails_leaves_the_old_file_as_it_was(
+    old_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(version: int) -> str:
+        return sql.migration(version) + "UPDATE no_such_table SET x = 1;\n"
+
+    monkeypatch.setattr(connection, "migration", broken)
+    before = _shape(old_file)
+
+    with pytest.raises(StoreError):
+        SQLiteQueueStore(old_file).queues()
+
+    assert (_version(old_file), _shape(old_file)) == (1, before)
+
+
+def test_processes_that_open_an_old_file_together_migrate_it_once(old_file: Path) -> None:
+    program = (
+        "import sys; from localqueue.stores.sqlite.store import SQLiteQueueStore;"
+        "print(SQLiteQueueStore(sys.argv[1]).stats('jobs', now=0.0).total)"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(old_file)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+
+    answers = [process.communicate(timeout=60)[0].strip() for process in running]
+
+    assert answers == ["4"] * 4
+    assert _version(old_file) == sql.SCHEMA_VERSION
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "queue.sqlite3"
+    queue: PersistentQueue[str] = PersistentQueue("jobs", store_path=path)
+    queue.put("stays")
+    queue.close()
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA user_version = {sql.SCHEMA_VERSION + 1}")
+    db.commit()
+    db.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreUnsupported, match="schema version"):
+        PersistentQueue("jobs", store_path=path).put("refused")
+
+    assert path.read_bytes() == before
+
+
+def test_every_version_up_to_this_one_has_its_migration() -> None:
+    for version in range(2, sql.SCHEMA_VERSION + 1):
+        assert sql.migration(version)

@@ -1,0 +1,367 @@
+"""The comparison with the model can fail: each defect that is planted in a store is found.
+
+The same seeds pass without a defect in ``test_model.py``, so what is found here is the defect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from localqueue.clock import Now
+from localqueue.stores.memory import MemoryQueueStore
+from localqueue.stores.protocol import Enqueued, LeaseRequest, Put, StoredMessage
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import (
+    ACKED,
+    CANCELLED,
+    DEAD_LETTERED,
+    DROPPED,
+    EXPIRED,
+    REQUEUED,
+)
+from localqueue.stores.sqlite.verbs import (
+    dead_letters,
+    enqueue,
+    lease,
+    leave,
+    log,
+    publish,
+    records,
+    settle,
+    sweep,
+    topics,
+)
+from localqueue.stores.sqlite.view import Transaction
+from localqueue.testing.model_run import compare_with_model
+from localqueue.testing.side_by_side import Disagreement, SideBySide
+
+SEEDS = (1, 2, 3)
+OPERATIONS = 8_000
+
+Plant = Callable[[pytest.MonkeyPatch], type[MemoryQueueStore] | None]
+DEFECTS: dict[str, Plant] = {}
+
+
+def defect(plant: Plant) -> Plant:
+    DEFECTS[plant.__name__] = plant
+    return plant
+
+
+def change_statement(patch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
+    statement = getattr(SQL, name)
+    assert old in statement, f"{name} has changed: {statement}"
+    patch.setattr(SQL, name, statement.replace(old, new))
+
+
+def lose_promotions_after(patch: pytest.MonkeyPatch, kind: int) -> None:
+    """The next of a key stays held when its head leaves in this way."""
+    closing, promote = Transaction.closing, leave._promote_next
+    last: list[int] = []
+
+    def note(self: Transaction, kind: int, *arguments: Any, **options: Any) -> int:
+        last[:] = [kind]
+        return closing(self, kind, *arguments, **options)
+
+    def forget(tx: Transaction, queue: int, key: str) -> None:
+        if last != [kind]:
+            promote(tx, queue, key)
+
+    patch.setattr(Transaction, "closing", note)
+    patch.setattr(leave, "_promote_next", forget)
+
+
+@defect
+def an_acknowledged_head_keeps_holding_its_key(patch: pytest.MonkeyPatch) -> None:
+    lose_promotions_after(patch, ACKED)
+
+
+@defect
+def a_dead_lettered_head_keeps_holding_its_key(patch: pytest.MonkeyPatch) -> None:
+    lose_promotions_after(patch, DEAD_LETTERED)
+
+
+@defect
+def a_cancelled_head_keeps_holding_its_key(patch: pytest.MonkeyPatch) -> None:
+    lose_promotions_after(patch, CANCELLED)
+
+
+@defect
+def an_expired_head_keeps_holding_its_key(patch: pytest.MonkeyPatch) -> None:
+    lose_promotions_after(patch, EXPIRED)
+
+
+@defect
+def a_dropped_head_keeps_holding_its_key(patch: pytest.MonkeyPatch) -> None:
+    lose_promotions_after(patch, DROPPED)
+
+
+@defect
+def a_head_that_is_removed_when_leased_keeps_holding_its_key(patch: pytest.MonkeyPatch) -> None:
+    remove = lease.remove
+
+    def forget(tx: Transaction, row: Any, kind: int, **options: Any) -> None:
+        remove(tx, row._replace(key=None), kind, **options)
+
+    patch.setattr(lease, "remove", forget)
+
+
+@defect
+def a_requeued_dead_letter_overtakes_its_key(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "key_is_taken", "state < 4", "state < 0")
+
+
+@defect
+def a_stale_receipt_acts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(settle, "_may_act", lambda receipt, row: True)
+
+
+@defect
+def a_receipt_of_one_who_never_leased_acts_on_a_lease(patch: pytest.MonkeyPatch) -> None:
+    may_act = settle._may_act
+    patch.setattr(
+        settle, "_may_act", lambda receipt, row: receipt.token == 0 or may_act(receipt, row)
+    )
+
+
+@defect
+def releasing_forgets_the_time_to_live(patch: pytest.MonkeyPatch) -> None:
+    put_back = settle.put_back
+
+    def forget(tx: Transaction, row: Any, kind: int, **options: Any) -> None:
+        put_back(tx, row._replace(expires_at=None), kind, **options)
+
+    patch.setattr(settle, "put_back", forget)
+
+
+@defect
+def a_late_lease_brings_an_expired_message_back(patch: pytest.MonkeyPatch) -> None:
+    put_back = sweep.put_back
+
+    def forget(tx: Transaction, row: Any, kind: int, **options: Any) -> None:
+        put_back(tx, row._replace(expires_at=None), kind, **options)
+
+    patch.setattr(sweep, "put_back", forget)
+
+
+@defect
+def drop_oldest_drops_the_newest(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "oldest_of_rank", "m.pos, m.id", "m.pos DESC, m.id DESC")
+
+
+@defect
+def drop_oldest_drops_the_highest_priority(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "lowest_rank", "rank DESC", "rank")
+
+
+@defect
+def the_window_of_a_key_ends_with_its_message(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "release_dedupe", "expires_at IS NULL", "1")
+
+
+@defect
+def a_key_without_a_window_outlives_its_message(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "release_dedupe", "expires_at IS NULL", "0")
+
+
+@defect
+def cancelling_leaves_the_key_taken(patch: pytest.MonkeyPatch) -> None:
+    remove = settle.remove
+
+    def forget(tx: Transaction, row: Any, kind: int, **options: Any) -> None:
+        kept = row._replace(dedupe_key=None) if kind == CANCELLED else row
+        remove(tx, kept, kind, **options)
+
+    patch.setattr(settle, "remove", forget)
+
+
+@defect
+def purging_leaves_the_keys_taken(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "purge_dedupes", "queue = ?", "queue = ? AND 0")
+
+
+@defect
+def purging_leaves_the_statistics_of_workers(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "delete_workers", "queue = ?", "queue = ? AND 0")
+
+
+@defect
+def a_repeated_request_is_a_second_message(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(enqueue, "find_request", lambda tx, queue, request_id: None)
+
+
+@defect
+def conflicting_values_are_duplicates(patch: pytest.MonkeyPatch) -> None:
+    find_duplicate = enqueue.find_duplicate
+
+    def forget(tx: Transaction, queue: Any, put: Put, key: str) -> int | None:
+        return find_duplicate(tx, queue, put._replace(conflict_is_error=False), key)
+
+    patch.setattr(enqueue, "find_duplicate", forget)
+
+
+@defect
+def a_subscriber_skips_a_publication(patch: pytest.MonkeyPatch) -> None:
+    move = lease.move_position
+
+    def too_far(tx: Transaction, queue: Any, rest: log.Unread, position: int) -> None:
+        move(tx, queue, rest, min(position + 1, rest.end))
+
+    patch.setattr(lease, "move_position", too_far)
+
+
+@defect
+def a_late_subscriber_misses_the_first_publication(patch: pytest.MonkeyPatch) -> None:
+    offset_before = topics._offset_before
+    patch.setattr(
+        topics,
+        "_offset_before",
+        lambda tx, topic, start, last: min(last, offset_before(tx, topic, start, last) + 1),
+    )
+
+
+@defect
+def a_copy_is_missing_for_the_last_subscriber(patch: pytest.MonkeyPatch) -> None:
+    copy = publish._copy
+    patch.setattr(
+        publish,
+        "_copy",
+        lambda tx, topic, subscribers, put, bounded: copy(
+            tx, topic, subscribers[:-1] or subscribers, put, bounded
+        ),
+    )
+
+
+@defect
+def priority_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "ready_messages", "ORDER BY m.rank, m.pos", "ORDER BY m.pos")
+
+
+@defect
+def a_released_message_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "place_message", "pos = ?", "pos = min(pos, ?)")
+
+
+@defect
+def a_requeued_message_keeps_its_crashes(patch: pytest.MonkeyPatch) -> None:
+    put_back = dead_letters.put_back
+
+    def keep(tx: Transaction, row: Any, kind: int, **options: Any) -> None:
+        put_back(tx, row, kind, **options)
+        assert kind == REQUEUED
+        tx.db.execute("UPDATE message SET crashes = ? WHERE id = ?", (row.crashes, row.id))
+
+    patch.setattr(dead_letters, "put_back", keep)
+
+
+@defect
+def a_prefetched_message_is_charged_with_a_crash(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sweep, "charged", lambda row: row.liveness is not None)
+
+
+@defect
+def the_crash_limit_is_one_too_high(patch: pytest.MonkeyPatch) -> None:
+    is_poison = sweep.is_poison
+    patch.setattr(
+        sweep,
+        "is_poison",
+        lambda row, settings: is_poison(row._replace(crashes=row.crashes - 1), settings),
+    )
+
+
+@defect
+def what_overflows_stays_in_its_queue(patch: pytest.MonkeyPatch) -> None:
+    admit = enqueue.admit
+
+    def stay(tx: Transaction, queue: Any) -> Any:
+        admission = admit(tx, queue)
+        if isinstance(admission, enqueue.Admitted):
+            return enqueue.Admitted(queue, admission.delay)
+        return admission
+
+    patch.setattr(enqueue, "admit", stay)
+
+
+@defect
+def what_overflows_to_dead_letters_is_lost(patch: pytest.MonkeyPatch) -> None:
+    insert = enqueue.insert
+
+    def lose(tx: Transaction, queue: Any, put: Put, *, overflowed: bool = False, **o: Any) -> Any:
+        if overflowed:
+            return enqueue._drop(tx, queue, put)
+        return insert(tx, queue, put, overflowed=overflowed, **o)
+
+    patch.setattr(enqueue, "insert", lose)
+
+
+@defect
+def a_delayed_message_comes_early(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "due_messages", "due_at <= ?", "due_at <= ? + 0.25")
+
+
+@defect
+def a_lease_ends_late(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "ended_leases", "m.due_at <= ?", "m.due_at < ?")
+
+
+@defect
+def nobody_is_told_to_cancel(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "ask_cancel", "cancel = 1", "cancel = 0")
+
+
+@defect
+def records_are_overwritten_whatever_their_version(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(records, "conflicts", lambda tx, changes: [])
+
+
+@defect
+def a_conflict_of_records_does_not_stop_the_settlement(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(settle, "conflicts", lambda tx, changes: [])
+    patch.setattr(settle, "change_records", lambda tx, changes: [])
+
+
+@defect
+def a_boot_charges_crashes(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "free_all_leases", "liveness = NULL", "liveness = liveness")
+
+
+@defect
+def a_refused_batch_leaves_its_first_half(patch: pytest.MonkeyPatch) -> type[MemoryQueueStore]:
+    class OneByOne(MemoryQueueStore):
+        def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+            return [answer for put in puts for answer in super().enqueue_many([put], now=now)]
+
+    return OneByOne
+
+
+@defect
+def a_paused_queue_delivers(patch: pytest.MonkeyPatch) -> type[MemoryQueueStore]:
+    class Eager(MemoryQueueStore):
+        def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+            paused = [name for name in request.queues if self._is_paused(name)]
+            for name in paused:
+                self.configure(name, {"paused": False}, now=now)
+            leased = super().lease(request, now=now)
+            for name in paused:
+                self.configure(name, {"paused": True}, now=now)
+            return leased
+
+        def _is_paused(self, name: str) -> bool:
+            found = self.settings(name)
+            return found is not None and found[0].paused
+
+    return Eager
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_the_model_finds_that(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = DEFECTS[name](monkeypatch) or MemoryQueueStore
+
+    def make() -> SideBySide:
+        return SideBySide(kind(), reopen=lambda store: store)
+
+    with pytest.raises(Disagreement):
+        for seed in SEEDS:
+            compare_with_model(make, seed=seed, operations=OPERATIONS, shrink_attempts=0)

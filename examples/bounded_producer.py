@@ -33,7 +33,8 @@ def wait_for_room(store: SQLiteQueueStore) -> None:
     queue: Numbers = PersistentQueue("wait", store=store, backpressure=BoundedBackpressure(ROOM))
     producer = threading.Thread(target=lambda: [queue.put(n) for n in range(ITEMS)])
     producer.start()
-    received, most = [], 0
+    received: list[int] = []
+    most = 0
     while len(received) < ITEMS:
         most = max(most, queue.qsize())
         message = queue.get_message(timeout=10)

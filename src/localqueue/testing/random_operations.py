@@ -309,8 +309,11 @@ class RandomOperations:
 
     def _extend(self) -> tuple[str, dict[str, Any]]:
         note = self._random.choice((None, "prefetched", "half done"))
+        receipts = self._some_receipts()
+        leased = self._model.queues[self._queue()].in_state("inflight")
+        receipts += [_receipt(message) for message in leased if message.cancel_asked][:2]
         timeout = self._random.choice((3.0, 20.0))
-        return "extend", {"receipts": self._some_receipts(), "timeout": timeout, "note": note}
+        return "extend", {"receipts": receipts, "timeout": timeout, "note": note}
 
     def _settle(self) -> tuple[str, dict[str, Any]]:
         return "settle", {"planned": self._planned()}
@@ -395,14 +398,14 @@ class RandomOperations:
         return "scan_records", {"kind": kind, "prefix": prefix, "after": after, "limit": limit}
 
     def _reopen(self) -> tuple[str, dict[str, Any]]:
-        return ("reboot" if self._random.random() < 0.2 else "reopen"), {}
+        return ("reboot" if self._random.random() < 0.4 else "reopen"), {}
 
 
 _WEIGHTS = {
     "enqueue": 28, "enqueue_to_several": 3, "lease": 22, "ack": 9, "release": 8, "dead_letter": 5,
-    "extend": 4, "settle": 6, "settle_and_lease": 4, "cancel": 4, "requeue": 4, "prune": 0.6,
+    "extend": 4, "settle": 6, "settle_and_lease": 4, "cancel": 4, "requeue": 4, "prune": 1.2,
     "purge": 0.4, "pause": 1, "configure": 1, "subscription": 1, "mark": 0.3, "heartbeat": 0.5,
-    "change_records": 2, "read_records": 1.2, "reopen": 0.2,
+    "change_records": 2, "read_records": 1.2, "reopen": 0.25,
 }  # fmt: skip
 
 

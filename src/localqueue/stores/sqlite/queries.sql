@@ -184,6 +184,10 @@ SELECT 1 FROM message WHERE queue = ? AND key = ? AND key IS NOT NULL AND state 
 SELECT {row}, NULL, NULL FROM message AS m
 WHERE m.queue = ? AND m.key = ? AND m.key IS NOT NULL AND m.state < 4 ORDER BY m.turn LIMIT 1
 
+-- name: members_of_key (hot)
+SELECT {row}, NULL, NULL FROM message AS m
+WHERE m.queue = ? AND m.key = ? AND m.key IS NOT NULL AND m.state < 4 ORDER BY m.turn
+
 -- ------------------------------------------------------------------------------------------ bodies
 
 -- name: add_body (hot)
@@ -349,7 +353,7 @@ DELETE FROM reader WHERE name = ?
 SELECT count(*) FROM message WHERE state = 1 AND due_at <= ? AND queue = ?
 
 -- name: expired_states (hot)
-SELECT m.state, m.due_at FROM message AS m
+SELECT m.state, m.due_at, m.key FROM message AS m
 WHERE m.state < 3 AND m.expires_at <= ? AND m.queue = ?
 
 -- name: due_of_queue (hot)

@@ -79,8 +79,12 @@ def _drop_oldest(tx: Transaction, queue: QueueRow) -> bool:
     if lowest is not None:
         found = tx.db.execute(SQL.oldest_of_rank, (queue.id, lowest[0])).fetchone()
         oldest = MessageRow._make(found)
-    if entries and rest is not None and (oldest is None or entries[0].created_at < oldest.pos):
-        entry = entries[0]
+    entry = entries[0] if entries else None
+    if entry is not None and oldest is not None:
+        # What is published has no priority, so it goes before what has one.
+        key = (-oldest.rank, oldest.pos, oldest.id)
+        entry = entry if (0, entry.created_at, entry.seq) < key else None
+    if entry is not None and rest is not None:
         tx.event(DROPPED, queue.id, entry.seq, prev=entry.seq)
         _release_key(tx, queue, entry.dedupe_key, entry.seq)
         move_position(tx, queue, rest, entry.offset)

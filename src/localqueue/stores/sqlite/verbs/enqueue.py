@@ -90,9 +90,11 @@ def deliver(
 ) -> Enqueued:
     """Put one message into one queue; ``key`` is its dedupe key there."""
     if key is not None:
-        number = find_duplicate(tx, queue, put, key)
-        if number is not None:
-            return existing(tx, queue, put, number)
+        # A message that did not fit may have the key in the queue that took it.
+        for place in overflow_chain(tx, queue):
+            number = find_duplicate(tx, place, put, key)
+            if number is not None:
+                return existing(tx, queue, put, number)
     target, delay = queue, 0.0
     if bounded:
         for _ in range(LONGEST_OVERFLOW_CHAIN):
@@ -169,14 +171,33 @@ def insert(
 def existing(tx: Transaction, queue: QueueRow, put: Put, number: int) -> Enqueued:
     """The message that is there already; of one that is gone, its id with the caller's value."""
     tx.write_messages()
-    row = read_row(tx, queue, number)
-    if row is None:
-        message = _unstored(tx, queue, put, number)
-    else:
-        message = stored_message(tx.file.identity, queue.name, row, ended_attempts(tx, row))
-        # Finding a key taken is no lease: what is returned proves nothing.
-        message = message._replace(token=0)
-    return Enqueued(message, Fate.DUPLICATE, queue.version)
+    for place in [*overflow_chain(tx, queue), *subscriber_queues(tx, queue)]:
+        row = read_row(tx, place, number)
+        if row is not None:
+            found = stored_message(tx.file.identity, place.name, row, ended_attempts(tx, row))
+            # Finding a key taken is no lease: what is returned proves nothing.
+            return Enqueued(found._replace(token=0), Fate.DUPLICATE, queue.version)
+    return Enqueued(_unstored(tx, queue, put, number), Fate.DUPLICATE, queue.version)
+
+
+def overflow_chain(tx: Transaction, queue: QueueRow) -> list[QueueRow]:
+    """The queue, and where its messages go when it is full."""
+    chain = [queue]
+    while chain[-1].settings.overflow == "overflow":
+        name = chain[-1].settings.overflow_to
+        after = None if name is None else tx.queue(name)
+        if after is None or after in chain:
+            break
+        chain.append(after)
+    return chain
+
+
+def subscriber_queues(tx: Transaction, topic: QueueRow) -> list[QueueRow]:
+    """The queues that a topic hands out to, in the order they subscribed."""
+    if topic.settings.fanout is None:
+        return []
+    numbers = tx.db.execute(SQL.subscriptions, (topic.id,)).fetchall()
+    return [use_queue(tx, tx.queue_name(number)) for number, _, _, _ in numbers]
 
 
 def _drop(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:

@@ -38,7 +38,7 @@ def peek(view: View, queue: str, limit: int, now: float) -> list[StoredMessage]:
         *_first(_returning(view, row, now), -1, now),
         *_first(_unread(view, row), limit, now),
     ]
-    found.sort(key=lambda message: (message.rank, message.pos, message.number))
+    found.sort(key=lambda message: (message.rank, message.pos, message.id))
     return [
         stored_message(view.file.identity, queue, message, ended_attempts(view, message))
         for message in found[:limit]
@@ -125,20 +125,42 @@ def _as_if_swept(view: View, queue: QueueRow, now: float) -> list[int]:
     due = view.db.execute(SQL.count_due, (now, queue.id)).fetchone()[0]
     counts[DELAYED] -= due
     counts[READY] += due
-    for state, due_at in view.db.execute(SQL.expired_states, (now, queue.id)):
+    buries = queue.settings.on_expiry == "dead-letter"
+    keys = set()
+    for state, due_at, key in view.db.execute(SQL.expired_states, (now, queue.id)):
         moved = state == DELAYED and due_at is not None and due_at <= now
         counts[READY if moved else state] -= 1
-        counts[DEAD] += queue.settings.on_expiry == "dead-letter"
-    ended = view.db.execute(SQL.ended_of_queue, (now, queue.id))
-    for row in map(MessageRow._make, ended):
+        counts[DEAD] += buries
+        keys.add(key)
+    for row in map(MessageRow._make, view.db.execute(SQL.ended_of_queue, (now, queue.id))):
+        expired = row.expires_at is not None and row.expires_at <= now
         counts[INFLIGHT] -= 1
-        if is_poison(row, queue.settings):
+        if is_poison(row, queue.settings) or (expired and buries):
             counts[DEAD] += 1
-        elif row.expires_at is None or row.expires_at > now:
+        elif not expired:
             counts[READY] += 1
-        elif queue.settings.on_expiry == "dead-letter":
-            counts[DEAD] += 1
+            continue
+        keys.add(row.key)
+    for key in keys - {None}:
+        _count_next_of_key(view, queue, key, now, counts)
     return counts
+
+
+def _count_next_of_key(
+    view: View, queue: QueueRow, key: str, now: float, counts: list[int]
+) -> None:
+    """Whoever comes after a head that leaves is held no more."""
+    for row in map(MessageRow._make, view.db.execute(SQL.members_of_key, (queue.id, key))):
+        ended = row.state == INFLIGHT and row.due_at is not None and row.due_at <= now
+        expired = row.expires_at is not None and row.expires_at <= now
+        if (ended and is_poison(row, queue.settings)) or (
+            expired and (ended or row.state != INFLIGHT)
+        ):
+            continue
+        if row.state == HELD:
+            counts[HELD] -= 1
+            counts[DELAYED if row.due_at is not None and row.due_at > now else READY] += 1
+        return
 
 
 def _oldest_ready_age(view: View, queue: QueueRow, now: float) -> float | None:

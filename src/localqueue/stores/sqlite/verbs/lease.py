@@ -20,6 +20,7 @@ from localqueue.stores.sqlite.verbs.log import (
     Publication,
     as_row,
     make_message,
+    make_message_early,
     move_position,
     read_log,
     unread,
@@ -37,8 +38,15 @@ DAMAGED = {
 def lease(tx: Transaction, request: LeaseRequest) -> list[StoredMessage]:
     """Up to ``limit`` messages, from the queues in the order given."""
     tx.write_messages()
-    sweep_sometimes(tx)
     taken = _Taken(request)
+    if request.remove:
+        # Removing the head of a key makes the next one ready: what is due is swept before, so that
+        # one call takes one message of a key, as with leases.
+        while sweep(tx):
+            pass
+        _from_all(tx, taken)
+        return taken.messages
+    sweep_sometimes(tx)
     _from_all(tx, taken)
     # Nothing that is due is overlooked by one who would go away with less than was asked for.
     while not taken.is_full() and sweep(tx):
@@ -63,7 +71,7 @@ def _deliverable(
         return rows, {}
     entries = {entry.seq: entry for entry in read_log(tx, queue, rest, limit)}
     rows += [as_row(queue, rest.topic, entry) for entry in entries.values()]
-    rows.sort(key=lambda row: (row.rank, row.pos, row.number))
+    rows.sort(key=lambda row: (row.rank, row.pos, row.id))
     return rows[:limit], entries
 
 
@@ -81,49 +89,68 @@ class _Taken:
     def is_full(self) -> bool:
         return self.wants() <= 0 or self.size >= LARGEST_BATCH_BYTES
 
-    def fits(self, row: MessageRow) -> bool:
-        return not self.size or self.size + len(row.value or b"") <= LARGEST_BATCH_BYTES
-
 
 def _from_all(tx: Transaction, taken: _Taken) -> None:
     for name in taken.request.queues:
         queue = tx.queue(name)
         if queue is None or queue.settings.paused:
             continue
-        while not taken.is_full() and _from_queue(tx, queue, taken):
-            pass
+        if not taken.is_full():
+            _from_queue(tx, queue, taken)
 
 
-def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> bool:
-    """Take what is next. True when some of it could not be delivered and more may follow."""
+def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> None:
+    rows = None
+    while rows is None:
+        rows = _sound_rows(tx, queue, taken)
+    if rows:
+        taken.size += sum(len(row.value or b"") for row in rows)
+        _lease_rows(tx, queue, rows, taken)
+
+
+def _sound_rows(tx: Transaction, queue: QueueRow, taken: _Taken) -> list[MessageRow] | None:
+    """The next rows to lease. None when some had to go instead: then others are next."""
     tx.write_messages()
     found, entries = _deliverable(tx, queue, taken.wants())
-    rows, passed, again = [], 0, False
+    rows: list[MessageRow] = []
+    size, sound = taken.size, True
     for row in found:
-        if not taken.fits(row):
-            taken.size = LARGEST_BATCH_BYTES
+        size += len(row.value or b"")
+        if size > LARGEST_BATCH_BYTES and (rows or taken.messages):
             break
-        # A row of its own that began as a publication is in the log no more.
-        if entries and row.id in entries:
-            passed = entries[row.id].offset
-            made = make_message(tx, queue, _topic_of(queue), entries[row.id])
-            row = made._replace(value=row.value)
-        if row.expires_at is not None and row.expires_at <= tx.now:
-            expire(tx, row)
-            again = True
-        elif is_damaged(row):
-            bury(tx, row, QUARANTINED, DAMAGED, by=BY_SWEEP)
-            again = True
-        else:
-            taken.size += len(row.value or b"")
+        expired = row.expires_at is not None and row.expires_at <= tx.now
+        if not expired and not is_damaged(row):
             rows.append(row)
+            continue
+        sound = False
+        # A row of its own that began as a publication is in the log no more.
+        if row.id in entries:
+            row = make_message_early(tx, queue, _topic_of(queue), entries[row.id])
+        if expired:
+            expire(tx, row)
+        else:
+            bury(tx, row, QUARANTINED, DAMAGED, by=BY_SWEEP)
+    if not sound:
+        return None
+    return _make_messages(tx, queue, rows, entries) if entries else rows
+
+
+def _make_messages(
+    tx: Transaction, queue: QueueRow, rows: list[MessageRow], entries: dict[int, Publication]
+) -> list[MessageRow]:
+    """The same, with a row of its own for each that is still a publication."""
+    passed, made = 0, []
+    for row in rows:
+        entry = entries.get(row.id)
+        if entry is not None:
+            passed = entry.offset
+            row = make_message(tx, queue, _topic_of(queue), entry)._replace(value=row.value)
+        made.append(row)
     if passed:
         rest = unread(tx, queue)
         assert rest is not None
         move_position(tx, queue, rest, passed)
-    if rows:
-        _lease_rows(tx, queue, rows, taken)
-    return again
+    return made
 
 
 def _topic_of(queue: QueueRow) -> int:

@@ -21,6 +21,7 @@ from localqueue.stores.sqlite.verbs.enqueue import (
     existing,
     repeated_request,
     store_request,
+    subscriber_queues,
 )
 from localqueue.stores.sqlite.verbs.log import Publication, as_row, last_offset
 from localqueue.stores.sqlite.verbs.order import check_order
@@ -58,8 +59,7 @@ def _enqueue(tx: Transaction, put: Put, bounded: bool) -> Enqueued:
 
 def _publish(tx: Transaction, topic: QueueRow, put: Put, bounded: bool) -> Enqueued:
     subscribers = [
-        (use_queue(tx, tx.queue_name(number)), name)
-        for number, name, _, _ in tx.db.execute(SQL.subscriptions, (topic.id,)).fetchall()
+        (queue, queue.name.removeprefix(f"{topic.name}.")) for queue in subscriber_queues(tx, topic)
     ]
     if not subscribers:
         raise InvalidMessage("publish-subscribe routing requires configured subscribers")
@@ -96,7 +96,11 @@ def _copy(
         if keeps and shared is not None and shared.number is not None:
             # For subscribers who come later and start in the past.
             use_body(tx, shared.number)
-            _add_publication(tx, topic, put, seq, shared.number)
+            entry = _add_publication(tx, topic, put, seq, shared.number)
+            if topic.settings.fanout != "copy":
+                # Those who read the log have their copy already.
+                for queue, _ in subscribers:
+                    tx.db.execute(SQL.skip_publication, (queue.id, entry.offset))
     answer = min(answers, key=lambda answer: list(Fate).index(answer.fate))
     return answer._replace(
         delay=max(answer.delay for answer in answers),

@@ -1,0 +1,95 @@
+"""Every program in examples/ runs, twice in a row, and shows what it is about."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.stores.minimal import MinimalStore
+from localqueue.stores.protocol import QueueStore
+from localqueue.testing.store_contract import SimpleStoreContract
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+SHOWN = {
+    "main_job.py": [
+        "logo.png was put twice and is one message: True",
+        "the urgent one comes first: urgent.png",
+        "given up (broken.png is not an image)",
+        "attempt 4  broken.png   done",
+        "audit has not looked yet and still has its own 2",
+        "thumbnails      0      0         0     0",
+        "released  2",
+        "the file is still there",
+    ],
+    "publish_subscribe.py": [
+        "mail fails with one and goes on with ['two', 'three']",
+        "archive came late and reads ['one', 'two', 'three', 'four']",
+        "waiting: {'web': 2, 'archive': 1, 'ticker': 1}",
+    ],
+    "priority_and_keys.py": [
+        "by priority: ['fire', 'disk at 80 %', 'weekly report']",
+        "turn 2: ['ada open', 'bob deposit']",
+        "turn 4: ['ada close']",
+    ],
+    "bounded_producer.py": [
+        "wait      received [0, 1, 2, 3, 4, 5], at most 3 waited: True",
+        "refuse    stored [0, 1, 2], the producer knows of [3, 4, 5]",
+        "oldest    stored [3, 4, 5], the journal has 3 dropped events",
+        "slowed down: True",
+        "[3, 4, 5] in the spare queue",
+    ],
+    "custom_store.py": [
+        "a stale receipt changes nothing: True",
+        "in order: ['second', 'first']",
+        "left: 0",
+    ],
+}
+
+
+def run(name: str, folder: Path) -> str:
+    arguments = [str(folder)] if name == "main_job.py" else []
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder)},
+        cwd=folder,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_runs_twice_and_shows_what_it_is_about(name: str, tmp_path: Path) -> None:
+    first, second = run(name, tmp_path), run(name, tmp_path)
+
+    for output in (first, second):
+        assert [line for line in SHOWN[name] if line not in output] == []
+
+
+def test_no_example_is_left_out() -> None:
+    assert sorted(SHOWN) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+def test_an_example_that_fails_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        run("no_such_example.py", tmp_path)
+
+
+class TestTheStoreOfTheExample(SimpleStoreContract):
+    @pytest.fixture
+    def store(self) -> Iterator[QueueStore]:
+        names: dict[str, Any] = runpy.run_path(str(EXAMPLES / "custom_store.py"))
+        store = MinimalStore(names["DictionaryStore"]())
+        yield store
+        store.close()

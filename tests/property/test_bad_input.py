@@ -392,7 +392,7 @@ CONSTRUCTION: dict[str, tuple[dict[str, Any], type[Exception]]] = {
         f"maxsize {what}": ({"name": "jobs", "maxsize": value}, error)
         for what, (value, error) in COUNTS.items()
     },
-    "no name": ({}, InvalidArgument),
+    "no name": ({}, ConfigurationError),
     "store and store_path": (
         {"name": "jobs", "store": "memory://", "store_path": "x"},
         ConfigurationError,

@@ -458,6 +458,12 @@ DELETE FROM publication WHERE topic = ? AND offset <= ?
 -- name: skip_publication (hot)
 INSERT OR IGNORE INTO skipped (queue, offset) VALUES (?, ?)
 
+-- name: skip_what_it_has
+-- One who subscribes again may still have messages of the publications it would read anew.
+INSERT OR IGNORE INTO skipped (queue, offset)
+SELECT ?1, p.offset FROM publication AS p WHERE p.topic = ?2 AND p.offset > ?3
+    AND EXISTS (SELECT 1 FROM message AS m WHERE m.origin = p.seq AND m.queue = ?1)
+
 -- name: skipped (hot)
 SELECT offset FROM skipped WHERE queue = ? AND offset > ? AND offset <= ?
 

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from localqueue.clock import Now, read_now
 from localqueue.errors import LocalQueueError, StoreBusy, StoreClosed, StoreCorrupt, StoreError
 from localqueue.stores.protocol import QueueIsFull
-from localqueue.stores.sqlite import connection
+from localqueue.stores.sqlite import connection, fork
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.verbs.fold import fold_sometimes
@@ -46,65 +46,107 @@ class FileRunner:
         self._durability = durability
         self._timeout = timeout
         self._wakeups = wakeups
-        self._lock = threading.Lock()
         self._closed = False
         self._open: _OpenFile | None = None
+        self._inode: tuple[int, int] | None = None
         self._abandoned: list[_OpenFile] = []
+        self._make_locks()
+        fork.watch(self)
+
+    def _make_locks(self) -> None:
+        self._writing = threading.Lock()
+        self._changed = threading.Condition()
+        self._forking = False
 
     def write(self, verb: Callable[[Transaction], R], now: Now) -> R:
-        if not self._lock.acquire(timeout=self._timeout):
+        if not self._writing.acquire(timeout=self._timeout):
             raise StoreBusy(f"{self._path}: another thread held it for longer than the timeout")
         try:
-            file = self._opened()
+            with self._changed:
+                file = self._opened()
             with connection.translated(str(self._path)):
                 answer, tx = run_write(file.writer, file.state, verb, now, str(self._path))
         finally:
-            self._lock.release()
+            self._writing.release()
         self._wakeups.tell(tx.ready, tx.room)
         return answer
 
     def read(self, verb: Callable[[View], R]) -> R:
-        with self._lock:
+        with self._changed:
             file = self._opened()
             db = file.readers.pop() if file.readers else None
-        with connection.translated(str(self._path)):
-            if db is None:
-                db = connection.connect_to_read(self._path, timeout=self._timeout)
-            try:
+            file.reading += 1
+        try:
+            with connection.translated(str(self._path)):
+                if db is None:
+                    db = connection.connect_to_read(self._path, timeout=self._timeout)
                 return run_read(db, file.state, verb, str(self._path))
-            finally:
-                self._give_back(file, db)
+        finally:
+            self._give_back(file, db)
 
     def close(self) -> None:
-        with self._lock:
+        with self._writing, self._changed:
             self._closed = True
-            file, self._open = self._open, None
-            if file is not None and file.pid == os.getpid():
-                file.close()
+            self._close_file()
 
-    def _give_back(self, file: _OpenFile, db: sqlite3.Connection) -> None:
-        with self._lock:
+    def before_fork(self) -> None:
+        """Close the file, so that no connection crosses: both sides open it again when needed.
+
+        SQLite takes the locks of an inherited connection for its own, so a child that opened the
+        file beside one would hold none, and the parent's close would take its puts away.
+        """
+        if not self._writing.acquire(timeout=self._timeout):
+            return
+        self._changed.acquire()
+        self._forking = True
+        file = self._open
+        if file is None or self._changed.wait_for(lambda: not file.reading, self._timeout):
+            self._close_file()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            # Threads that did not come along may have held them.
+            self._make_locks()
+            self._wakeups.after_fork_in_child()
+        elif self._forking:
+            self._forking = False
+            self._changed.release()
+            self._writing.release()
+
+    def _close_file(self) -> None:
+        file, self._open = self._open, None
+        if file is not None:
+            if file.pid == os.getpid():
+                file.close()
+            else:
+                self._abandoned.append(file)
+
+    def _give_back(self, file: _OpenFile, db: sqlite3.Connection | None) -> None:
+        with self._changed:
+            file.reading -= 1
+            self._changed.notify_all()
+            if db is None:
+                return
             if file is self._open and len(file.readers) < 8:
                 file.readers.append(db)
                 return
         db.close()
 
     def _opened(self) -> _OpenFile:
-        """The open file; under the lock. Opened at first use, and again in a forked child."""
+        """The open file; under the lock. Opened at first use, and again after a fork."""
         if self._closed:
             raise StoreClosed(f"{self._path}: the store was closed")
-        file = self._open
-        if file is not None and file.pid != os.getpid():
-            # SQLite connections do not cross a fork. Closing them here would touch the parent's
-            # file, so they are only kept from being collected.
-            self._abandoned.append(file)
-            file = self._open = None
-        if file is None:
+        if self._inode is not None:
+            connection.check_same_file(self._path, self._inode)
+        if self._open is not None and self._open.pid != os.getpid():
+            # A connection that crossed a fork all the same: closing it here would touch the
+            # parent's file, so it is only kept from being collected.
+            self._close_file()
+        if self._open is None:
             with connection.translated(str(self._path)):
-                file = self._open = _OpenFile.open(self._path, self._durability, self._timeout)
-        else:
-            connection.check_same_file(self._path, file.inode)
-        return file
+                self._open = _OpenFile.open(self._path, self._durability, self._timeout)
+            self._inode = self._open.inode
+        return self._open
 
 
 class _OpenFile:
@@ -115,6 +157,8 @@ class _OpenFile:
         self.inode = inode
         self.writer = writer
         self.readers: list[sqlite3.Connection] = []
+        self.reading = 0
+        """Readers at work: their connections are not in the list."""
         self.state = FileState(Identity(writer.execute(SQL.identities).fetchall()))
 
     @classmethod

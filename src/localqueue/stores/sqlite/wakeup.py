@@ -41,6 +41,10 @@ class Wakeups:
                 lambda: self._closed or self.seen(keys) != seen, timeout
             )
 
+    def after_fork_in_child(self) -> None:
+        """Another thread of the parent may have held the lock, and no waiter came along."""
+        self._condition = threading.Condition()
+
     def seen(self, keys: list[tuple[str, str]]) -> int:
         return sum(self._told[key] for key in keys)
 

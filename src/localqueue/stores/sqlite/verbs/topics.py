@@ -34,6 +34,8 @@ def subscribe(tx: Transaction, topic_name: str, subscriber: str, start: str) -> 
         configure(tx, name, settings.as_dict(), "worker")
     until = last if topic.settings.fanout == "copy" else None
     tx.db.execute(SQL.add_subscription, (queue.id, topic.id, subscriber, position, until))
+    tx.write_messages()
+    tx.db.execute(SQL.skip_what_it_has, (queue.id, topic.id, position))
     tx.db.execute(SQL.set_topic, (topic.id, queue.id))
     tx.event(SUBSCRIBED, topic.id, detail={"subscriber": subscriber, "start": start, "queue": name})
     tx.forget(name)

@@ -101,15 +101,25 @@ def _cancel(on: Backlog, message: Message) -> None:
     assert on.queue.cancel(message)
 
 
-LOOKING = (
-    Call("inspect", lambda on, number: on.queue.inspect(number), _somewhere, _found),
-    Call("history", lambda on, number: on.queue.history(number), _somewhere, _found),
-    Call("peek(10)", lambda on, _: on.queue.peek(10), restore=_found),
+def _put_behind(on: Backlog, answer: object) -> None:
+    assert answer
+    on.behind_key.append(on.queue.put(VALUE, ordering_key=BUSY_KEY).id)
+
+
+GLANCES = (
     Call("stats", lambda on, _: on.queue.stats()),
-    Call("stats after a put", lambda on, _: on.queue.stats(), _put, _take),
     Call("qsize", lambda on, _: on.queue.qsize()),
     Call("empty", lambda on, _: on.queue.empty()),
     Call("full", lambda on, _: on.queue.full()),
+    Call("peek(10)", lambda on, _: on.queue.peek(10), restore=_found),
+    Call("inspect", lambda on, number: on.queue.inspect(number), _somewhere, _found),
+)
+"""They change nothing at all, not even what time has brought about."""
+
+LOOKING = (
+    *GLANCES,
+    Call("stats after a put", lambda on, _: on.queue.stats(), _put, _take),
+    Call("history", lambda on, number: on.queue.history(number), _somewhere, _found),
     Call("dead_letters(10)", lambda on, _: on.queue.dead_letters(10), restore=_found),
     Call(
         "count_dead_letters_older_than",
@@ -169,8 +179,8 @@ CALLS_OF_A_KEY = (
     Call(
         "cancel one behind the key",
         lambda on, number: on.queue.cancel(number),
-        lambda on: next(on.behind_key, None) or on.queue.put(VALUE, ordering_key=BUSY_KEY).id,
-        _found,
+        lambda on: on.behind_key.popleft(),
+        _put_behind,
     ),
 )
 """Only where messages are held."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ class Backlog:
         self.when = StoreTime(SYSTEM_CLOCK, self.store.open_clock(SYSTEM_CLOCK))
         self.somewhere: Iterator[str] = iter(())
         """Ids of waiting messages, far from each other, again and again."""
-        self.behind_key: Iterator[str] = iter(())
+        self.behind_key: deque[str] = deque()
         """Ids of the messages of the busy key, in its order."""
         self.late = ""
         """A position in the journal that 100 events or more come after."""
@@ -85,8 +87,16 @@ def held_in_front(path: Path, waiting: int) -> Backlog:
     backlog = Backlog(path, ordering_policy=OrderingKeys(), maxsize=10 * waiting)
     ids = put_all(backlog.queue, waiting // 10, ordering_key=BUSY_KEY)
     assert backlog.lease().id == ids[0]
-    backlog.behind_key = iter(ids[1:])
+    backlog.behind_key.extend(ids[1:])
     backlog.fill(waiting)
+    return backlog
+
+
+def due_since_a_moment(path: Path, waiting: int) -> Backlog:
+    """A tenth more whose delay is over, which no lease has met yet."""
+    backlog = nothing_in_front(path, waiting)
+    put_all(backlog.queue, waiting // 10, delay=0.01)
+    time.sleep(0.05)
     return backlog
 
 

@@ -58,7 +58,7 @@ class DamagedMessage(InvalidMessage):
 
 
 class DuplicateConflict(InvalidMessage):
-    """The dedupe key belongs to a message with another value, and the policy calls that an error."""
+    """The dedupe key belongs to a message with another value, which the policy calls an error."""
 
 
 class AdapterClosed(LocalQueueError):

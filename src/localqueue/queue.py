@@ -48,15 +48,18 @@ from localqueue.policies.routing import RoutingPolicy
 from localqueue.policies.semantics import QueueSemantics
 from localqueue.policies.subscriptions import SubscriptionPolicy, subscriber_queue_name
 from localqueue.put_options import Key, PutMaker, PutOptions
+from localqueue.stores.alike import AlikeAnswers
 from localqueue.stores.open import as_store, default_path
-from localqueue.stores.present import present, present_value
+from localqueue.stores.present import present, present_alike, present_value
 from localqueue.stores.protocol import (
     LARGEST_BATCH,
     LARGEST_BATCH_BYTES,
+    LONGEST_READER_AGE,
     Cancelled,
     Enqueued,
     Fate,
     JournalEvent,
+    JournalReader,
     LeaseAnswer,
     LeaseRequest,
     Put,
@@ -230,9 +233,9 @@ class PersistentQueue(Generic[T]):
 
         A full queue blocks, for at most ``timeout`` seconds, or does what its backpressure says;
         ``queue.Full`` when there is no room. A taken ``dedupe_key`` or ``request_id`` returns the
-        message that has it, with ``duplicate=True``. InvalidMessage when the value cannot be stored;
-        nothing is, then. Notification and dispatch run after the message is stored, in this order;
-        what they raise reaches the caller, and the message stays.
+        message that has it, with ``duplicate=True``. InvalidMessage when the value cannot be
+        stored; nothing is, then. Notification and dispatch run after the message is stored, in
+        this order; what they raise reaches the caller, and the message stays.
         """
         make = self._maker(
             PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
@@ -433,11 +436,17 @@ class PersistentQueue(Generic[T]):
         return self.qsize() == 0
 
     def full(self) -> bool:
-        """Whether ``put`` would find no room."""
+        """Whether ``put`` would find no room; of a topic, for one of its subscribers."""
         store, when = self._opened()
-        found = store.settings(self.name)
-        maxsize = found[0].maxsize if found is not None else self.maxsize
-        return maxsize > 0 and store.waiting(self.name, now=when.now) >= maxsize
+        names = [self.name]
+        if self.routing_policy.fanout:
+            names = [subscriber_queue_name(self.name, name) for name in self.subscribers()]
+        for name in names:
+            found = store.settings(name)
+            maxsize = found[0].maxsize if found is not None else self.maxsize
+            if 0 < maxsize <= store.waiting(name, now=when.now):
+                return True
+        return False
 
     def stats(self) -> QueueStats:
         """Counts of every state, leases by worker, and ages. Reads only."""
@@ -516,6 +525,34 @@ class PersistentQueue(Generic[T]):
         """The life of one message, also of one that is gone, as far as the journal has it."""
         store, when = self._opened()
         return _on_the_wall(store.history(self.name, _checked_id(message_id)), when.drift())
+
+    def register_reader(
+        self, name: str, position: str | None = None, max_age: float = LONGEST_READER_AGE
+    ) -> JournalReader:
+        """Keep what happens after a position until this reader has it, ``max_age`` seconds at most.
+
+        Without a position from the oldest event that is kept; a reader that is registered already
+        stays where it is.
+        """
+        store, when = self._opened()
+        return store.register_reader(name, position=position, max_age=max_age, now=when.now)
+
+    def commit_reader(self, name: str, position: str) -> None:
+        """The reader has everything up to this position; it never moves back."""
+        store, when = self._opened()
+        store.commit_reader(name, position, now=when.now)
+
+    def drop_reader(self, name: str) -> bool:
+        """Keep nothing for this reader any more; False when it was not registered."""
+        return self.store.drop_reader(name)
+
+    def readers(self) -> list[JournalReader]:
+        """The journal readers of this queue's store."""
+        store, when = self._opened()
+        return [
+            replace(reader, updated_at=reader.updated_at + when.drift())
+            for reader in store.readers()
+        ]
 
     # --- publish/subscribe ----------------------------------------------------------------------
     def subscribe(self, name: str, start: str = "now") -> bool:
@@ -635,31 +672,37 @@ class PersistentQueue(Generic[T]):
         self, puts: Sequence[Put], values: Sequence[T], block: bool, timeout: float | None
     ) -> list[QueueMessage[T]]:
         store, when = self._opened()
-        answers = self._store_when_there_is_room(puts, block, check_timeout(timeout))
-        self._notice_settings(answers[0].settings_version)
+        try:
+            answers = self._store_when_there_is_room(puts, block, check_timeout(timeout))
+        except InvalidMessage:
+            # The queue's row may allow less than this object was built with: then say so as well.
+            self._notice_settings(None)
+            raise
+        self._notice_settings(_version_of(answers))
         drift = when.drift()
-        messages = [
-            present_value(answer.message, item, drift)
-            if answer.fate is Fate.STORED
-            else self._unstored(answer, item, drift)
-            for answer, item in zip(answers, values, strict=True)
-        ]
+        if isinstance(answers, AlikeAnswers):
+            messages = present_alike(answers, values, drift)
+        else:
+            messages = [
+                self._put_answer(answer, item, drift)
+                for answer, item in zip(answers, values, strict=True)
+            ]
         if self.notification_policy.notifies_on_put or self.dispatch_policy.dispatches_on_put:
             for answer, message in zip(answers, messages, strict=True):
                 self._run_hooks(answer, message, drift)
-        pause = max(answer.delay for answer in answers)
+        pause = 0.0 if isinstance(answers, AlikeAnswers) else max(a.delay for a in answers)
         if pause > 0 and block:
             store.watch([self.name], "room").wait(pause if timeout is None else min(pause, timeout))
         return messages
 
-    def _unstored(self, answer: Enqueued, item: T, drift: float) -> QueueMessage[T]:
+    def _put_answer(self, answer: Enqueued, item: T, drift: float) -> QueueMessage[T]:
         if answer.fate is Fate.DUPLICATE:
             return replace(self._present_all([answer.message])[0], duplicate=True)
-        return present_value(answer.message, item, drift, dropped=True)
+        return present_value(answer.message, item, drift, dropped=answer.fate is Fate.DROPPED)
 
     def _store_when_there_is_room(
         self, puts: Sequence[Put], block: bool, timeout: float | None
-    ) -> list[Enqueued]:
+    ) -> Sequence[Enqueued]:
         store, when = self._opened()
         deadline = None if timeout is None else time.monotonic() + timeout
         waiter = None
@@ -697,7 +740,7 @@ class PersistentQueue(Generic[T]):
             if self.dispatch_policy.dispatches_on_put:
                 self.dispatch_policy.dispatch(stored)
 
-    def _notice_settings(self, version: int) -> None:
+    def _notice_settings(self, version: int | None) -> None:
         """Another process wrote the queue's row since this object last looked."""
         if self._settings is not None and self._settings[1] == version:
             return
@@ -713,7 +756,7 @@ class PersistentQueue(Generic[T]):
         if changed:
             self._overwritten = True
             warnings.warn(
-                f"queue {self.name!r}: other settings were written elsewhere and act now: {changed}",
+                f"queue {self.name!r}: settings were written elsewhere and act now: {changed}",
                 SettingsOverwritten,
                 stacklevel=5,
             )
@@ -781,7 +824,7 @@ class PersistentQueue(Generic[T]):
             raise WrongType(f"expected a message or its id, not {type(message).__name__}")
         if message.queue == self.name:
             return Receipt(message.queue, message.id, message.token)
-        if not message.queue.startswith(f"{self.name}."):
+        if not (self.routing_policy.fanout and message.queue.startswith(f"{self.name}.")):
             raise InvalidArgument(
                 f"message {message.id} belongs to queue {message.queue!r}, not to {self.name!r}"
             )
@@ -822,6 +865,12 @@ def _chunks(items: Iterable[T], make: PutMaker, most: int) -> Iterator[tuple[lis
         size += len(put.body)
     if puts:
         yield puts, values
+
+
+def _version_of(answers: Sequence[Enqueued]) -> int:
+    if isinstance(answers, AlikeAnswers):
+        return answers.settings_version
+    return answers[0].settings_version
 
 
 def _remaining(deadline: float | None) -> float:

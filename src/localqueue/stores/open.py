@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from localqueue.errors import ConfigurationError, WrongType
 from localqueue.stores.memory import MemoryQueueStore
@@ -24,21 +24,27 @@ def open_store(url: str) -> QueueStore:
     """
     if not isinstance(url, str):
         raise WrongType(f"a store URL must be a string, not {type(url).__name__}")
-    parts = urlsplit(url)
-    match parts.scheme:
+    scheme, colon, rest = url.partition("://")
+    if not colon:
+        raise ConfigurationError(
+            f"{url!r} is not the URL of a store; use sqlite:///file or memory://"
+        )
+    path, _, query = rest.partition("?")
+    match scheme.lower():
         case "sqlite":
-            if parts.netloc or len(parts.path) < 2:
+            if not path.startswith("/") or len(path) < 2:
                 raise ConfigurationError(
                     f"{url!r} names no file; write sqlite:///name.sqlite3, or four slashes for an"
                     " absolute path"
                 )
-            options = _options(url, parts.query, _SQLITE_OPTIONS)
-            return SQLiteQueueStore(unquote(parts.path[1:]), **options)
+            options = _options(url, query, _SQLITE_OPTIONS)
+            return SQLiteQueueStore(unquote(path[1:]), **options)
         case "memory":
+            if path:
+                raise ConfigurationError(f"{url!r}: a store in memory has no name; use memory://")
+            _options(url, query, {})
             return MemoryQueueStore()
-    raise ConfigurationError(
-        f"{parts.scheme or url!r} is not a kind of store; use sqlite:///file or memory://"
-    )
+    raise ConfigurationError(f"{scheme!r} is not a kind of store; use sqlite:///file or memory://")
 
 
 def as_store(store: Any) -> QueueStore:
@@ -68,7 +74,7 @@ def _options(url: str, query: str, known: dict[str, type]) -> dict[str, Any]:
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in known:
             raise ConfigurationError(
-                f"{url!r}: unknown option {name!r}; known are {', '.join(sorted(known))}"
+                f"{url!r}: unknown option {name!r}; known are {', '.join(sorted(known)) or 'none'}"
             )
         try:
             options[name] = known[name](text)

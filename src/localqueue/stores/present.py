@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from localqueue.codec import Codec, decode_headers, decoder
 from localqueue.message import QueueMessage
+from localqueue.stores.alike import AlikeAnswers
 from localqueue.stores.protocol import StoredMessage
 
 T = TypeVar("T")
@@ -64,6 +66,25 @@ def present_value(
         },
     )
     return message
+
+
+def present_alike(
+    answers: AlikeAnswers, values: Sequence[T], drift: float
+) -> list[QueueMessage[T]]:
+    """The messages of a batch: one is made, the others are copies with their own id and value."""
+    pattern = present_value(answers.shared, values[0], drift).__dict__
+    headers = pattern["headers"]
+    messages = []
+    for id_, value in zip(answers.ids, values, strict=True):
+        fields = pattern.copy()
+        fields["id"] = id_
+        fields["value"] = value
+        fields["attempt_history"] = []
+        fields["headers"] = headers.copy()
+        message: QueueMessage[T] = object.__new__(QueueMessage)
+        object.__setattr__(message, "__dict__", fields)
+        messages.append(message)
+    return messages
 
 
 def _moved(stored: StoredMessage, drift: float) -> StoredMessage:

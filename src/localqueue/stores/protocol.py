@@ -21,6 +21,7 @@ from localqueue.stores.settings import QueueSettings
 LARGEST_BATCH = 10_000
 LARGEST_BATCH_BYTES = 16 * 1024 * 1024
 REQUEST_ID_WINDOW = 86_400.0
+LONGEST_READER_AGE = 30 * 86_400.0
 
 
 class Atomicity(StrEnum):
@@ -251,7 +252,7 @@ class QueueStore(Protocol):
         """The names of all queues, in order."""
 
     # --- messages -----------------------------------------------------------------------------
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         """Store all or none; one answer each. Topics hand out to all their subscribers at once.
 
         QueueIsFull when the queue's overflow is to block or reject; InvalidMessage when the
@@ -379,7 +380,12 @@ class QueueStore(Protocol):
         """The life of one message, also of one that is gone, as far as the journal has it."""
 
     def register_reader(
-        self, name: str, *, position: str | None = None, max_age: float = 30 * 86_400.0, now: Now
+        self,
+        name: str,
+        *,
+        position: str | None = None,
+        max_age: float = LONGEST_READER_AGE,
+        now: Now,
     ) -> JournalReader:
         """Keep events after ``position`` (default: the oldest kept) for this reader."""
 

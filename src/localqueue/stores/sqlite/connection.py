@@ -156,6 +156,8 @@ def check_same_file(path: Path, inode: tuple[int, int]) -> None:
         raise StoreMoved(
             f"{path} was deleted while it was open; nothing is stored there any more"
         ) from None
+    except OSError as error:
+        raise StoreMoved(f"{path} cannot be reached any more ({error})") from error
     if (stat.st_dev, stat.st_ino) != inode:
         raise StoreMoved(
             f"{path} was replaced by another file while it was open; open the store anew"
@@ -176,14 +178,19 @@ def _create(path: Path) -> None:
 
 def _recognise(path: Path) -> None:
     """Refuse a file that is not ours; read only, so that it stays as it is."""
+    # As immutable first: SQLite would put a -wal and a -shm beside a file of somebody else.
+    with_wal = path.with_name(f"{path.name}-wal").exists()
     with translated(str(path)):
-        db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=15.0)
         try:
-            application = db.execute("PRAGMA application_id").fetchone()[0]
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
-        finally:
-            db.close()
+            found = _look(path, "mode=ro&immutable=1")
+        except sqlite3.DatabaseError:
+            if not with_wal:
+                raise
+            found = _NOTHING
+        if found == _NOTHING and with_wal:
+            # What was written last is in the -wal only.
+            found = _look(path, "mode=ro")
+    application, version, tables = found
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise _newer(str(path), version)
@@ -197,6 +204,23 @@ def _recognise(path: Path) -> None:
         raise StoreUnsupported(
             f"{path} belongs to another application; give the queue its own path"
         )
+
+
+_NOTHING: tuple[int, int, frozenset[str]] = (0, 0, frozenset())
+
+
+def _look(path: Path, how: str) -> tuple[int, int, frozenset[str]]:
+    """Application id, version and, of a file that is not ours, the tables."""
+    db = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, timeout=15.0)
+    try:
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if application == APPLICATION_ID:
+            return application, version, frozenset()
+        tables = frozenset(row[0] for row in db.execute("SELECT name FROM sqlite_master"))
+        return application, version, tables
+    finally:
+        db.close()
 
 
 def _newer(where: str, version: int) -> LocalQueueError:

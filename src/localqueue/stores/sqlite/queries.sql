@@ -152,10 +152,13 @@ SELECT rank FROM message WHERE queue = ? AND state = 0 ORDER BY rank DESC LIMIT 
 SELECT {row}, {content} WHERE m.queue = ? AND m.state = 0 ORDER BY m.rank, m.pos, m.id
 
 -- name: first_rank (hot)
-SELECT rank, pos FROM message WHERE queue = ? AND state = 0 ORDER BY rank, pos, id LIMIT 1
+SELECT rank, pos FROM message
+WHERE queue = ? AND state = 0 AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY rank, pos, id LIMIT 1
 
 -- name: next_rank (hot)
-SELECT rank, pos FROM message WHERE queue = ? AND state = 0 AND rank > ?
+SELECT rank, pos FROM message
+WHERE queue = ? AND state = 0 AND (expires_at IS NULL OR expires_at > ?) AND rank > ?
 ORDER BY rank, pos, id LIMIT 1
 
 -- ------------------------------------------------------------------------------------------ sweep

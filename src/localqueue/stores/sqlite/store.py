@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from localqueue.checks import check_key, check_seconds
 from localqueue.clock import Clock, Now, read_now
-from localqueue.errors import ConfigurationError
+from localqueue.errors import ConfigurationError, InvalidArgument, WrongType
 from localqueue.message import QueueStats, Receipt
 from localqueue.stores.protocol import (
+    LONGEST_READER_AGE,
     Atomicity,
     Cancelled,
     Enqueued,
@@ -58,6 +59,12 @@ class SQLStore(SimpleVerbs):
         self._wakeups.close()
         self._runner.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def open_clock(self, clock: Clock) -> float:
         return self._runner.write(
             lambda tx: boot.open_clock(tx, clock.boot_id(), clock.steady(), clock.wall()), 0.0
@@ -76,7 +83,7 @@ class SQLStore(SimpleVerbs):
         return self._runner.read(queues.queue_names)
 
     # --- messages -----------------------------------------------------------------------------
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return self._runner.write(lambda tx: publish.enqueue_many(tx, puts), now)
 
     def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
@@ -212,7 +219,12 @@ class SQLStore(SimpleVerbs):
         return self._runner.read(lambda view: journal.history(view, queue, message_id))
 
     def register_reader(
-        self, name: str, *, position: str | None = None, max_age: float = 30 * 86_400.0, now: Now
+        self,
+        name: str,
+        *,
+        position: str | None = None,
+        max_age: float = LONGEST_READER_AGE,
+        now: Now,
     ) -> JournalReader:
         check_key("reader name", name)
         check_seconds("max_age", max_age, zero=False)
@@ -260,6 +272,10 @@ class SQLiteQueueStore(SQLStore):
     ) -> None:
         if durability not in SYNCHRONOUS:
             raise ConfigurationError(f'durability must be "full" or "relaxed", not {durability!r}')
+        if not isinstance(path, (str, Path)):
+            raise WrongType(f"path must be a string or a Path, not {type(path).__name__}")
+        if "\0" in str(path):
+            raise InvalidArgument(f"path cannot contain a NUL: {path!r}")
         self.path = Path(path).expanduser().absolute()
         self.durability = durability
         self.timeout = check_seconds("timeout", timeout)

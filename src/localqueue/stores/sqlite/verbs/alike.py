@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from localqueue.codec import checksum
-from localqueue.stores.protocol import Enqueued, Fate, Put, StoredMessage
+from localqueue.stores.alike import AlikeAnswers
+from localqueue.stores.protocol import Put, StoredMessage
 from localqueue.stores.sqlite.rows import seal
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DELAYED, PUBLIC_STATE, READY
@@ -37,7 +38,7 @@ def are_alike(queue: QueueRow, puts: Sequence[Put], bounded: bool) -> bool:
     )
 
 
-def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> list[Enqueued]:
+def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> AlikeAnswers:
     """Store them all; the same rows and events as one by one."""
     first, settings, now = puts[0], queue.settings, tx.now
     check_order(settings, first)
@@ -52,22 +53,20 @@ def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> list[
         queue.id, state, rank, due, due_at, now, expires_at,
         None if codec == "json" else codec, headers,
     )  # fmt: skip
-    public, name, number = tx.file.identity.public, queue.name, queue.id
-    rest: tuple[Any, ...] = (
-        codec, headers, PUBLIC_STATE[state], 0, now, due, None, None, None, None, [], None, -rank,
-        None, expires_at, 0, 0, 0, False,
-    )  # fmt: skip
+    public, number = tx.file.identity.public, queue.id
     own: list[Any] = []
-    answers = []
     for seq, put in enumerate(puts, start):
         body = put.body
         own += (seq, seal(checksum(body, headers), seq, number), body)
-        message = StoredMessage._make((public(seq), name, body, *rest))
-        answers.append(Enqueued._make((message, Fate.STORED, queue.version, 0.0, ())))
     _write(tx, shared, own)
     tx.db.execute(SQL.add_alike_events, (start, tx.seq))
     tx.ready.add(queue.name)
-    return answers
+    message = StoredMessage(
+        "", queue.name, b"", codec, headers, PUBLIC_STATE[state], 0, now, due, None, None, None,
+        None, [], None, -rank, None, expires_at, 0, 0, 0,
+    )  # fmt: skip
+    ids = [public(seq) for seq in range(start, start + len(puts))]
+    return AlikeAnswers(ids, [put.body for put in puts], message, queue.version)
 
 
 def _write(tx: Transaction, shared: tuple[Any, ...], own: list[Any]) -> None:

@@ -165,13 +165,11 @@ def _count_next_of_key(
 
 def _oldest_ready_age(view: View, queue: QueueRow, now: float) -> float | None:
     """The first of each priority is the oldest of it; one step per priority, however many wait."""
-    waiting = itertools.chain(
-        _returning(view, queue, now), itertools.islice(_unread(view, queue), 1)
-    )
-    oldest = [message.pos for message in waiting]
-    found = view.db.execute(SQL.first_rank, (queue.id,)).fetchone()
+    oldest = [row.pos for row in _first(_returning(view, queue, now), -1, now)]
+    oldest += [row.pos for row in _first(_unread(view, queue), 1, now)]
+    found = view.db.execute(SQL.first_rank, (queue.id, now)).fetchone()
     while found is not None:
         rank, pos = found
         oldest.append(pos)
-        found = view.db.execute(SQL.next_rank, (queue.id, rank)).fetchone()
+        found = view.db.execute(SQL.next_rank, (queue.id, now, rank)).fetchone()
     return max(0.0, now - min(oldest)) if oldest else None

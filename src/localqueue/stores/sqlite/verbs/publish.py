@@ -29,7 +29,9 @@ from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 
-def enqueue_many(tx: Transaction, puts: Sequence[Put], *, bounded: bool = True) -> list[Enqueued]:
+def enqueue_many(
+    tx: Transaction, puts: Sequence[Put], *, bounded: bool = True
+) -> Sequence[Enqueued]:
     """Store all or none. ``bounded=False`` is for follow-ups that capacity must not refuse."""
     check_batch(puts)
     if not puts:

@@ -1,0 +1,43 @@
+"""The answers to puts that differ in value only, made when somebody looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from localqueue.stores.protocol import Enqueued, Fate, StoredMessage
+
+
+class AlikeAnswers(Sequence[Enqueued]):
+    """What one batch was answered. Thousands of equal answers would cost more than their rows."""
+
+    __slots__ = ("bodies", "ids", "settings_version", "shared")
+
+    def __init__(
+        self,
+        ids: list[str],
+        bodies: Sequence[bytes],
+        shared: StoredMessage,
+        settings_version: int,
+    ) -> None:
+        self.ids = ids
+        self.bodies = bodies
+        self.shared = shared
+        """Any one of the messages: they differ in id and body."""
+        self.settings_version = settings_version
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Enqueued: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Enqueued]: ...
+    def __getitem__(self, index: int | slice) -> Enqueued | list[Enqueued]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        message = self.shared._replace(id=self.ids[index], body=self.bodies[index], history=[])
+        return Enqueued(message, Fate.STORED, self.settings_version)
+
+    def __iter__(self) -> Iterator[Enqueued]:
+        return (self[at] for at in range(len(self)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import warnings
@@ -73,7 +74,8 @@ from localqueue.unfinished import Unfinished
 from localqueue.worker_config import PersistentWorkerConfig
 
 T = TypeVar("T")
-LONGEST_WAIT = 3600.0
+LOOK_AGAIN = 1.0
+"""A waiter looks by itself this often: what time alone changes wakes nobody."""
 
 
 class PersistentQueue(Generic[T]):
@@ -437,16 +439,10 @@ class PersistentQueue(Generic[T]):
 
     def full(self) -> bool:
         """Whether ``put`` would find no room; of a topic, for one of its subscribers."""
-        store, when = self._opened()
         names = [self.name]
         if self.routing_policy.fanout:
             names = [subscriber_queue_name(self.name, name) for name in self.subscribers()]
-        for name in names:
-            found = store.settings(name)
-            maxsize = found[0].maxsize if found is not None else self.maxsize
-            if 0 < maxsize <= store.waiting(name, now=when.now):
-                return True
-        return False
+        return any(map(self._has_no_room, names))
 
     def stats(self) -> QueueStats:
         """Counts of every state, leases by worker, and ages. Reads only."""
@@ -562,7 +558,7 @@ class PersistentQueue(Generic[T]):
         """
         self._check_dynamic()
         store, when = self._opened()
-        check_use(self._policies, Use(call="subscribe", settings=self._in_force(), start=start))
+        check_use(self._policies, Use(call="subscribe", settings=self.settings(), start=start))
         return store.subscribe(self.name, name, start=start, now=when.now)
 
     def unsubscribe(self, name: str) -> bool:
@@ -666,12 +662,21 @@ class PersistentQueue(Generic[T]):
         return QueueSettings() if self._settings is None else self._settings[0]
 
     def _maker(self, options: PutOptions) -> PutMaker:
-        return PutMaker(self._policies, self._in_force(), options)
+        if callable(options.ordering_key):
+            return PutMaker(self._policies, self.settings(), options)
+        try:
+            return PutMaker(self._policies, self._in_force(), options)
+        except InvalidMessage:
+            # The row decides what is allowed, and may have changed since this object looked.
+            in_force = self.settings()
+            if in_force == self._in_force():
+                raise
+            return PutMaker(self._policies, in_force, options)
 
     def _enqueue(
         self, puts: Sequence[Put], values: Sequence[T], block: bool, timeout: float | None
     ) -> list[QueueMessage[T]]:
-        store, when = self._opened()
+        _, when = self._opened()
         try:
             answers = self._store_when_there_is_room(puts, block, check_timeout(timeout))
         except InvalidMessage:
@@ -692,8 +697,25 @@ class PersistentQueue(Generic[T]):
                 self._run_hooks(answer, message, drift)
         pause = 0.0 if isinstance(answers, AlikeAnswers) else max(a.delay for a in answers)
         if pause > 0 and block:
-            store.watch([self.name], "room").wait(pause if timeout is None else min(pause, timeout))
+            queues = {stored.queue for a in answers for stored in a.copies or (a.message,)}
+            self._pause(pause if timeout is None else min(pause, timeout), queues)
         return messages
+
+    def _pause(self, seconds: float, queues: Iterable[str]) -> None:
+        """Let the consumers catch up: until there is room, or the time is over."""
+        deadline = time.monotonic() + seconds
+        while (remaining := _remaining(deadline)) > 0 and not self._closed:
+            # Watched before looking, so that room made in between is not missed.
+            waiter = self.store.watch(queues, "room")
+            if not any(map(self._has_no_room, queues)):
+                return
+            waiter.wait(min(remaining, LOOK_AGAIN))
+
+    def _has_no_room(self, queue: str) -> bool:
+        store, when = self._opened()
+        found = store.settings(queue)
+        maxsize = 0 if found is None else found[0].maxsize
+        return 0 < maxsize <= store.waiting(queue, now=when.now)
 
     def _put_answer(self, answer: Enqueued, item: T, drift: float) -> QueueMessage[T]:
         if answer.fate is Fate.DUPLICATE:
@@ -703,19 +725,19 @@ class PersistentQueue(Generic[T]):
     def _store_when_there_is_room(
         self, puts: Sequence[Put], block: bool, timeout: float | None
     ) -> Sequence[Enqueued]:
-        store, when = self._opened()
         deadline = None if timeout is None else time.monotonic() + timeout
         waiter = None
         while True:
+            store, when = self._opened()
             try:
                 return store.enqueue_many(puts, now=when.now)
             except QueueIsFull as full:
                 remaining = _remaining(deadline)
-                if not block or full.overflow == "reject" or remaining <= 0:
+                if not block or full.overflow != "block" or remaining <= 0:
                     raise Full from None
                 self._check_it_can_fit(full.queue, puts)
                 if waiter is not None:
-                    waiter.wait(remaining)
+                    waiter.wait(min(remaining, LOOK_AGAIN))
                 # Watched before the next try, so that room made in between is not missed.
                 waiter = store.watch([full.queue], "room")
 
@@ -758,13 +780,12 @@ class PersistentQueue(Generic[T]):
             warnings.warn(
                 f"queue {self.name!r}: settings were written elsewhere and act now: {changed}",
                 SettingsOverwritten,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def _lease(
         self, limit: int, block: bool, timeout: float | None, leased_by: str | None
     ) -> list[QueueMessage[T]]:
-        store, when = self._opened()
         seconds = check_timeout(timeout)
         if leased_by is not None:
             check_key("leased_by", leased_by)
@@ -778,6 +799,8 @@ class PersistentQueue(Generic[T]):
         deadline = None if seconds is None else time.monotonic() + seconds
         waiter = None
         while True:
+            # Asked every time: a queue that was closed meanwhile takes nothing any more.
+            store, when = self._opened()
             found = self._delivered(store.lease(request, now=when.now))
             if found:
                 return found
@@ -786,8 +809,8 @@ class PersistentQueue(Generic[T]):
                 raise Empty
             if waiter is not None:
                 due = store.next_due()
-                pause = remaining if due is None else min(remaining, max(0.0, due - when.now()))
-                waiter.wait(pause)
+                pause = LOOK_AGAIN if due is None else min(LOOK_AGAIN, max(0.0, due - when.now()))
+                waiter.wait(min(remaining, pause))
             # Watched before the next look, so that a put in between is not missed.
             waiter = store.watch([self.name], "ready")
 
@@ -874,7 +897,7 @@ def _version_of(answers: Sequence[Enqueued]) -> int:
 
 
 def _remaining(deadline: float | None) -> float:
-    return LONGEST_WAIT if deadline is None else deadline - time.monotonic()
+    return math.inf if deadline is None else deadline - time.monotonic()
 
 
 def _checked_id(message_id: object) -> str:

@@ -1,7 +1,7 @@
 """A small, slow store in plain Python that says what every store must answer.
 
 It is written to be read, not to be used: dicts and lists, and whatever is due is done at once, for
-all queues, in every call. ``side_by_side.py`` runs it next to a real store and compares the answers.
+all queues, in every call. ``side_by_side.py`` runs it next to a real store and compares answers.
 
 Ids and tokens are pairs ``(operation, number)``: they grow as a store's do, and an operation's ids
 stay the same when other operations are left out, so that a failing run can be made shorter.
@@ -781,7 +781,9 @@ class ReferenceModel:
             by_worker_id=by_worker,
             leases_by_worker_id=dict(queue.leases_by_worker),
             last_seen_by_worker_id=dict(queue.last_seen),
-            oldest_ready_age_seconds=max((now - m.available_at for m in ready), default=None),
+            oldest_ready_age_seconds=max(
+                (now - m.available_at for m in ready if not m.is_over(now)), default=None
+            ),
             oldest_inflight_age_seconds=max(ages, default=None),
             average_inflight_age_seconds=sum(ages) / len(ages) if ages else None,
             held=len(queue.in_state("held")),

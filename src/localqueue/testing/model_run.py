@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from localqueue.testing.random_operations import RandomOperations
@@ -11,7 +12,7 @@ MOST_TOLD = 30
 
 
 def compare_with_model(
-    make: Callable[[], SideBySide], *, seed: int, operations: int, shrink_attempts: int = 400
+    make: Callable[[], SideBySide], *, seed: int, operations: int, shrink_seconds: float = 60.0
 ) -> None:
     """Do this many operations of a seed; Disagreement tells the shortest run that still differs.
 
@@ -29,14 +30,14 @@ def compare_with_model(
         first = error
     finally:
         pair.close()
-    shortest = shrink(done, lambda some: _alike(first, fate(make, some)), attempts=shrink_attempts)
+    shortest = shrink(done, lambda some: _alike(first, fate(make, some)), seconds=shrink_seconds)
     # The shorter run is what is told, so its own error is too.
-    error = fate(make, shortest) or first
+    last = fate(make, shortest) or first
     raise Disagreement(
         f"seed {seed}, operation {len(done)}: {type(first).__name__}: {first}\n"
         f"the last operations:\n{_told(done)}\n"
         f"the shortest run that fails alike:\n{_told(shortest)}\n"
-        f"and how it fails: {type(error).__name__}: {error}"
+        f"and how it fails: {type(last).__name__}: {last}"
     ) from first
 
 
@@ -57,22 +58,23 @@ def shrink(
     operations: Sequence[Operation],
     fails: Callable[[Sequence[Operation]], bool],
     *,
-    attempts: int,
+    seconds: float,
 ) -> list[Operation]:
     """Leave out as many operations as possible, in ever smaller pieces, so that it still fails."""
+    end = time.monotonic() + seconds
     shortest = list(operations)
     piece = max(1, len(shortest) // 2)
-    while attempts > 0:
+    shorter = True
+    while piece > 1 or shorter:
         start, shorter = 0, False
-        while start < len(shortest) and attempts > 0:
-            attempts -= 1
+        while start < len(shortest):
+            if time.monotonic() >= end:
+                return shortest
             rest = shortest[:start] + shortest[start + piece :]
             if rest and fails(rest):
                 shortest, shorter = rest, True
             else:
                 start += piece
-        if piece == 1 and not shorter:
-            break
         piece = max(1, piece // 2)
     return shortest
 

@@ -60,6 +60,7 @@ SUBSCRIBERS = ("a", "b", "c")
 WORKERS = (None, None, "anna", "bert")
 KINDS_OF_RECORD = ("result", "ledger")
 MOST_WAITING = 20
+FLOOD = 300
 DAY = 86_400.0
 
 
@@ -71,7 +72,7 @@ class RandomOperations:
         self._model = model
         self._now = now
         self._number = 0
-        self._todo = deque(self._beginning())
+        self._todo = deque((0.0, *step) for step in self._beginning())
         self._family: tuple[str, ...] = FAMILIES[0]
         self._stay = 0
         self._receipts: deque[ModelReceipt] = deque(maxlen=40)
@@ -90,7 +91,8 @@ class RandomOperations:
     def next(self) -> Operation:
         self._number += 1
         if self._todo:
-            verb, arguments = self._todo.popleft()
+            seconds, verb, arguments = self._todo.popleft()
+            self._now += seconds
             return Operation(self._number, self._now, verb, arguments)
         if self._stay == 0:
             self._family = self._random.choice(FAMILIES)
@@ -292,6 +294,18 @@ class RandomOperations:
     def _lease_and_forget(self) -> tuple[str, dict[str, Any]]:
         return "lease", {"request": LeaseRequest((self._queue(),), limit=10, remove=True)}
 
+    def _flood(self) -> tuple[str, dict[str, Any]]:
+        """More messages, and then leases, become due at once than a sweep takes in one slice."""
+        puts = [Put("plain", f'"{self._number}-{n}"'.encode(), delay=2.0) for n in range(FLOOD)]
+        all_of_them = {"request": LeaseRequest(("plain",), limit=2 * FLOOD, timeout=2.0)}
+        one = {"request": LeaseRequest(("plain",))}
+        self._todo.extend([
+            (2.0, "lease", all_of_them),
+            (2.0, "lease_at_once", one),
+            (0.0, "purge", {"queue": "plain"}),
+        ])  # fmt: skip
+        return "put", {"puts": puts}
+
     def _lease(self) -> tuple[str, dict[str, Any]]:
         return "lease", {"request": self._request()}
 
@@ -373,7 +387,8 @@ class RandomOperations:
         there = self._model.subscribers(topic)
         if name in there and self._random.random() < (0.9 if name == "c" else 0.3):
             return "unsubscribe", {"topic": topic, "subscriber": name}
-        start: str | int = self._random.choice(("now", "now", "earliest", *self._marks))
+        starts: list[str | int] = ["now", "now", "earliest", *self._marks]
+        start = self._random.choice(starts)
         return "subscribe", {"topic": topic, "subscriber": name, "start": start}
 
     def _mark(self) -> tuple[str, dict[str, Any]]:
@@ -405,7 +420,7 @@ _WEIGHTS = {
     "enqueue": 28, "enqueue_to_several": 3, "lease": 22, "ack": 9, "release": 8, "dead_letter": 5,
     "extend": 4, "settle": 6, "settle_and_lease": 4, "cancel": 4, "requeue": 4, "prune": 1.2,
     "purge": 0.4, "pause": 1, "configure": 1, "subscription": 1, "mark": 0.3, "heartbeat": 0.5,
-    "change_records": 2, "read_records": 1.2, "reopen": 0.25,
+    "change_records": 2, "read_records": 1.2, "reopen": 0.25, "flood": 0.05,
 }  # fmt: skip
 
 

@@ -399,7 +399,7 @@ class SideBySide:
         return list(dict.fromkeys(name for name in found if name in self.model.queues))
 
     # --- comparing ----------------------------------------------------------------------------
-    def _both(self, model: Callable[[], T], store: Callable[[], Any]) -> tuple[T, Any]:
+    def _both(self, model: Callable[[], Any], store: Callable[[], Any]) -> tuple[Any, Any]:
         return _attempt(model), _attempt(store)
 
     def _same(self, what: str, expected: object, got: object) -> None:

@@ -12,7 +12,7 @@ from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DEAD, DELAYED, HELD, INFLIGHT, READY
 from localqueue.stores.sqlite.verbs.find import find_number, read_row
 from localqueue.stores.sqlite.verbs.history import ended_attempts
-from localqueue.stores.sqlite.verbs.log import SLICE, as_row, count_unread, read_log, unread
+from localqueue.stores.sqlite.verbs.log import as_row, count_unread, read_log, unread
 from localqueue.stores.sqlite.verbs.sweep import is_poison
 from localqueue.stores.sqlite.view import QueueRow, View
 
@@ -36,7 +36,7 @@ def peek(view: View, queue: str, limit: int, now: float) -> list[StoredMessage]:
     found = [
         *_first(map(MessageRow._make, view.db.execute(SQL.ready_in_order, (row.id,))), limit, now),
         *_first(_returning(view, row, now), -1, now),
-        *_first(_unread(view, row), limit, now),
+        *_first(_unread(view, row, limit), limit, now),
     ]
     found.sort(key=lambda message: (message.rank, message.pos, message.id))
     return [
@@ -60,12 +60,13 @@ def _returning(view: View, queue: QueueRow, now: float) -> Iterator[MessageRow]:
             yield row._replace(state=READY, pos=now, due_at=None, token=None)
 
 
-def _unread(view: View, queue: QueueRow) -> Iterator[MessageRow]:
+def _unread(view: View, queue: QueueRow, at_once: int) -> Iterator[MessageRow]:
+    """A subscriber's part of the log as messages, read so many at once."""
     rest = unread(view, queue)
     while rest is not None:
-        entries = read_log(view, queue, rest, SLICE)
+        entries = read_log(view, queue, rest, at_once)
         yield from (as_row(queue, rest.topic, entry) for entry in entries)
-        rest = rest._replace(position=entries[-1].offset) if len(entries) == SLICE else None
+        rest = rest._replace(position=entries[-1].offset) if len(entries) == at_once else None
 
 
 def qsize(view: View, queue: str, now: float) -> int:
@@ -166,7 +167,7 @@ def _count_next_of_key(
 def _oldest_ready_age(view: View, queue: QueueRow, now: float) -> float | None:
     """The first of each priority is the oldest of it; one step per priority, however many wait."""
     oldest = [row.pos for row in _first(_returning(view, queue, now), -1, now)]
-    oldest += [row.pos for row in _first(_unread(view, queue), 1, now)]
+    oldest += [row.pos for row in _first(_unread(view, queue, 1), 1, now)]
     found = view.db.execute(SQL.first_rank, (queue.id, now)).fetchone()
     while found is not None:
         rank, pos = found

@@ -35,9 +35,9 @@ def _run(name: str, folder: Path, asked: argparse.Namespace) -> Iterator[Report]
     quick: bool = asked.quick
     match name:
         case "batches":
-            return batches.run(folder, rounds=2) if quick else batches.run(folder)
+            return batches.run(folder, rounds=5) if quick else batches.run(folder)
         case "single":
-            return single.run(folder, messages=500, rounds=2) if quick else single.run(folder)
+            return single.run(folder, messages=300, rounds=3) if quick else single.run(folder)
     size = asked.size or (20_000 if quick else 1_000_000)
     times = 60 if quick else 200
     return backlog.run(folder, size=size, times=times, rounds=1 if quick else 3)

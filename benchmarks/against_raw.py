@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 from benchmarks.raw import RawTable
 from benchmarks.report import Row
-from benchmarks.timing import Spent, in_turns, spent
+from benchmarks.timing import Spent, spent
 from localqueue import PersistentQueue
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
@@ -19,69 +21,69 @@ DURABILITIES: tuple[Durability, ...] = ("relaxed", "full")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: how it puts and how it takes what one round is made of."""
+    """One of the two: one step of putting, and one of taking."""
 
     put: Callable[[], object]
     take: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """The least that a round of one side took."""
+class Round:
+    """What the same steps took on both sides."""
 
-    put: Spent
-    take: Spent
+    ours: Spent
+    raw: Spent
 
 
 def compare(
     folder: Path,
     durability: Durability,
+    steps: int,
     rounds: int,
     ours: Callable[[PersistentQueue[Any]], Side],
     raw: Callable[[RawTable], Side],
-) -> tuple[Best, Best]:
-    """The best rounds of the queue and of the raw table, on new files.
+) -> tuple[list[Round], list[Round]]:
+    """Rounds of putting and rounds of taking, on new files.
 
-    A round puts and then takes the same, so every round begins with an empty queue.
+    The sides alternate step by step, so that both are slowed down alike by whatever else the
+    machine does. A round puts and then takes the same, so every round begins with an empty queue.
     """
     table = RawTable(folder / f"raw-{durability}.sqlite3", durability)
     store = SQLiteQueueStore(folder / f"queue-{durability}.sqlite3", durability=durability)
     queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
+    mine, other = ours(queue), raw(table)
+    puts, takes = [], []
     try:
-        times = [_Times(ours(queue)), _Times(raw(table))]
-        in_turns([side.round for side in times], rounds)
+        for _ in range(rounds):
+            gc.collect()
+            puts.append(_round(mine.put, other.put, steps))
+            takes.append(_round(mine.take, other.take, steps))
         assert queue.empty()
     finally:
         store.close()
         table.close()
-    return times[0].best(), times[1].best()
+    return puts, takes
 
 
-def row(what: str, ours: Spent, raw: Spent, messages: int, at_least: float | None = None) -> Row:
-    """How much of the raw speed is left, with the share of CPU time beside it."""
+def row(what: str, rounds: Sequence[Round], messages: int, at_least: float | None = None) -> Row:
+    """How much of the raw speed is left: the median of the rounds, by the clock and by CPU time."""
     return Row(
         what,
-        ours.wall / messages,
-        raw.wall / messages,
-        raw.wall / ours.wall,
+        median(round.ours.wall for round in rounds) / messages,
+        median(round.raw.wall for round in rounds) / messages,
+        median(round.raw.wall / round.ours.wall for round in rounds),
         at_least,
-        more={"by CPU time": raw.cpu / ours.cpu},
+        more={"by CPU time": median(round.raw.cpu / round.ours.cpu for round in rounds)},
     )
 
 
-class _Times:
-    def __init__(self, side: Side) -> None:
-        self._side = side
-        self._put: list[Spent] = []
-        self._take: list[Spent] = []
-
-    def round(self) -> None:
-        self._put.append(spent(self._side.put))
-        self._take.append(spent(self._side.take))
-
-    def best(self) -> Best:
-        return Best(_least(self._put), _least(self._take))
+def _round(ours: Callable[[], object], raw: Callable[[], object], steps: int) -> Round:
+    mine, other = [], []
+    for _ in range(steps):
+        mine.append(spent(ours))
+        other.append(spent(raw))
+    return Round(_total(mine), _total(other))
 
 
-def _least(rounds: list[Spent]) -> Spent:
-    return Spent(min(round.wall for round in rounds), min(round.cpu for round in rounds))
+def _total(steps: Sequence[Spent]) -> Spent:
+    return Spent(sum(step.wall for step in steps), sum(step.cpu for step in steps))

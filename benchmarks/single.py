@@ -16,21 +16,15 @@ AIMS = {"relaxed": (0.35, 0.4), "full": (0.8, 0.7)}
 """What the engine is to reach with put and with get; told beside the ratios, not yet demanded."""
 
 
-def run(folder: Path, *, messages: int = 2000, rounds: int = 7) -> Iterator[Report]:
+def run(folder: Path, *, messages: int = 1000, rounds: int = 11) -> Iterator[Report]:
     """``put`` and ``get_message`` + ``ack`` against transactions of one row."""
     rows = []
     for durability in DURABILITIES:
-        ours, raw = compare(
-            folder,
-            durability,
-            rounds,
-            lambda queue: _queue_side(queue, messages),
-            lambda table: _raw_side(table, messages),
-        )
+        puts, takes = compare(folder, durability, messages, rounds, _queue_side, _raw_side)
         put, take = AIMS[durability]
         rows += [
-            row(f"put, {durability} (aim {put})", ours.put, raw.put, messages),
-            row(f"get_message + ack, {durability} (aim {take})", ours.take, raw.take, messages),
+            row(f"put, {durability} (aim {put})", puts, messages),
+            row(f"get_message + ack, {durability} (aim {take})", takes, messages),
         ]
     yield Report(
         "single",
@@ -42,29 +36,11 @@ def run(folder: Path, *, messages: int = 2000, rounds: int = 7) -> Iterator[Repo
     )
 
 
-def _queue_side(queue: PersistentQueue[Any], messages: int) -> Side:
+def _queue_side(queue: PersistentQueue[Any]) -> Side:
     value = job(1)
-
-    def put() -> None:
-        for _ in range(messages):
-            queue.put(value)
-
-    def take() -> None:
-        for _ in range(messages):
-            queue.ack(queue.get_message())
-
-    return Side(put, take)
+    return Side(lambda: queue.put(value), lambda: queue.ack(queue.get_message()))
 
 
-def _raw_side(table: RawTable, messages: int) -> Side:
+def _raw_side(table: RawTable) -> Side:
     value = encoded(1)
-
-    def put() -> None:
-        for _ in range(messages):
-            table.put(value)
-
-    def take() -> None:
-        for _ in range(messages):
-            table.take()
-
-    return Side(put, take)
+    return Side(lambda: table.put(value), table.take)

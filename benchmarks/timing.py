@@ -1,9 +1,8 @@
-"""Timing two things against each other on a machine that does other work at the same time."""
+"""What a piece of work took, by the clock and by the time of this process."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter, process_time
 from typing import NamedTuple
 
@@ -26,15 +25,3 @@ def seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
-
-
-def in_turns(contenders: Sequence[Callable[[], object]], rounds: int) -> None:
-    """Let each contender measure itself once per round.
-
-    They run one after the other, and backwards in every second round, so that what else the machine
-    does hits all of them and none is always the first.
-    """
-    for number in range(rounds):
-        for contender in contenders if number % 2 == 0 else reversed(contenders):
-            gc.collect()
-            contender()

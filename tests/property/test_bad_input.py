@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -50,7 +51,7 @@ class Known(NamedTuple):
 class Bad(NamedTuple):
     call: Call
     error: type[Exception]
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 def nested(levels: int) -> list[Any]:
@@ -145,7 +146,9 @@ SUBSCRIBERS: dict[str, tuple[Any, type[Exception]]] = {
 }
 
 BAD: dict[str, Bad] = {
-    "put, priority without PriorityOrdering": Bad(lambda q, _: q.put(1, priority=1), InvalidMessage),
+    "put, priority without PriorityOrdering": Bad(
+        lambda q, _: q.put(1, priority=1), InvalidMessage
+    ),
     "put, ordering_key without OrderingKeys": Bad(
         lambda q, _: q.put(1, ordering_key="k"), InvalidMessage
     ),
@@ -180,7 +183,7 @@ BAD: dict[str, Bad] = {
         lambda q, _: q.put_many([1, 2], dedupe_key=lambda value: "x" * value * 900), InvalidMessage
     ),
     "put_many, an ordering key that is no text": Bad(
-        lambda q, _: q.put_many([1, 2], ordering_key=lambda value: value),  # type: ignore[arg-type,return-value]
+        lambda q, _: q.put_many([1, 2], ordering_key=lambda value: value),
         InvalidMessageType,
         KEYS,
     ),
@@ -292,7 +295,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore
     store.close()
 
 
-def prepared(store: QueueStore, options: dict[str, Any]) -> tuple[Queue, Known]:
+def prepared(store: QueueStore, options: Mapping[str, Any]) -> tuple[Queue, Known]:
     """A queue with one message in each state, put there before its policies are."""
     clock = ManualClock()
     plain: Queue = PersistentQueue("jobs", store=store, clock=clock)
@@ -332,7 +335,7 @@ def test_bad_input_gets_its_error_and_changes_nothing(name: str, store: QueueSto
     assert queue.ack(known.leased), "the lease is held as before"
 
 
-UNKNOWN_IDS = {
+UNKNOWN_IDS: dict[str, Callable[[Known], str]] = {
     "empty": lambda known: "",
     "short": lambda known: "abc",
     "no hex digits": lambda known: "g" * 32,
@@ -386,7 +389,7 @@ CONSTRUCTION: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     **{f"name, {what}": ({"name": name}, error) for what, (name, error) in NAMES.items()},
     **{
         f"lease_timeout {what}": ({"name": "jobs", "lease_timeout": value}, error)
-        for what, (value, error) in {**SECONDS, "zero": (0, InvalidArgument)}.items()
+        for what, (value, error) in [*SECONDS.items(), ("zero", (0, InvalidArgument))]
     },
     **{
         f"maxsize {what}": ({"name": "jobs", "maxsize": value}, error)
@@ -442,8 +445,11 @@ def test_the_test_finds_a_batch_that_is_stored_up_to_its_bad_value(store: QueueS
     queue, _ = prepared(store, {})
     before = picture(store, queue)
 
-    with pytest.raises(InvalidMessage):
+    def put_many() -> None:
         for value in (1, math.nan, 2):
             queue.put(value)
+
+    with pytest.raises(InvalidMessage):
+        put_many()
 
     assert picture(store, queue) != before

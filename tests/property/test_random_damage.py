@@ -41,12 +41,13 @@ class WrongPayload(AssertionError):
 def make_file(path: Path) -> Payloads:
     """Small and large values, with headers, in queues of every order, and behind cursors."""
     store = SQLiteQueueStore(path, durability="relaxed")
-    for queue, changes in {
+    settings: dict[str, dict[str, object]] = {
         "priority": {"ordering": "priority"},
         "keys": {"ordering": "per-key"},
         "copies": {"fanout": "copy"},
         "log": {"fanout": "cursor", "journal_payloads": True},
-    }.items():
+    }
+    for queue, changes in settings.items():
         store.configure(queue, changes, now=START)
     for topic in ("copies", "log"):
         for name in ("a", "b"):

@@ -64,7 +64,7 @@ class FileRunner:
         try:
             with self._changed:
                 file = self._opened()
-            with connection.translated(str(self._path)):
+            with self._translated():
                 answer, tx = run_write(file.writer, file.state, verb, now, str(self._path))
         finally:
             self._writing.release()
@@ -77,7 +77,7 @@ class FileRunner:
             db = file.readers.pop() if file.readers else None
             file.reading += 1
         try:
-            with connection.translated(str(self._path)):
+            with self._translated():
                 if db is None:
                     db = connection.connect_to_read(self._path, timeout=self._timeout)
                 return run_read(db, file.state, verb, str(self._path))
@@ -132,6 +132,16 @@ class FileRunner:
                 return
         db.close()
 
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self._inode is not None:
+                # What SQLite says of a file that goes away in the middle is anybody's guess.
+                connection.check_same_file(self._path, self._inode)
+            raise connection.translate(error, str(self._path)) from error
+
     def _opened(self) -> _OpenFile:
         """The open file; under the lock. Opened at first use, and again after a fork."""
         if self._closed:
@@ -143,7 +153,7 @@ class FileRunner:
             # parent's file, so it is only kept from being collected.
             self._close_file()
         if self._open is None:
-            with connection.translated(str(self._path)):
+            with self._translated():
                 self._open = _OpenFile.open(self._path, self._durability, self._timeout)
             self._inode = self._open.inode
         return self._open

@@ -19,7 +19,7 @@ TARGET = 0.3
 def run(folder: Path, *, batches: int = 41, rounds: int = 15) -> Iterator[Report]:
     """``put_many(100)`` and ``get_messages(100)`` + ``ack_many`` against batch statements.
 
-    A round has more events than lie between two folds of the journal, so each has its share of them.
+    A round has more events than lie between two folds of the journal, so each has its share.
     """
     rows = []
     for durability in DURABILITIES:

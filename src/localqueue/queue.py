@@ -531,7 +531,8 @@ class PersistentQueue(Generic[T]):
         stays where it is.
         """
         store, when = self._opened()
-        return store.register_reader(name, position=position, max_age=max_age, now=when.now)
+        reader = store.register_reader(name, position=position, max_age=max_age, now=when.now)
+        return replace(reader, updated_at=reader.updated_at + when.drift())
 
     def commit_reader(self, name: str, position: str) -> None:
         """The reader has everything up to this position; it never moves back."""
@@ -801,9 +802,13 @@ class PersistentQueue(Generic[T]):
         while True:
             # Asked every time: a queue that was closed meanwhile takes nothing any more.
             store, when = self._opened()
-            found = self._delivered(store.lease(request, now=when.now))
+            leased = store.lease(request, now=when.now)
+            found = self._delivered(leased)
             if found:
                 return found
+            if leased:
+                # None of them could be decoded; there may be others.
+                continue
             remaining = _remaining(deadline)
             if not block or remaining <= 0:
                 raise Empty

@@ -52,28 +52,28 @@ class StaleReceiptsRelease(MemoryQueueStore):
 
 
 class BatchesAreLooped(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return [super(BatchesAreLooped, self).enqueue_many([put], now=now)[0] for put in puts]
 
 
 class DedupeForgets(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return super().enqueue_many([put._replace(dedupe_key=None) for put in puts], now=now)
 
 
 class WindowsAreForgotten(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return super().enqueue_many([put._replace(dedupe_window=0.0) for put in puts], now=now)
 
 
 class ConflictsPass(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         tame = [put._replace(conflict_is_error=False) for put in puts]
         return super().enqueue_many(tame, now=now)
 
 
 class FanOutGoesOneByOne(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         answers: list[Enqueued] = []
         for put in puts:
             subscribers = self.subscribers(put.queue)
@@ -159,7 +159,7 @@ class HeldMessagesStayHeldAfterADeadLetter(MemoryQueueStore):
 
 
 class KeysRunInParallel(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return super().enqueue_many([put._replace(ordering_key=None) for put in puts], now=now)
 
 
@@ -236,7 +236,7 @@ class PauseIsIgnored(MemoryQueueStore):
 
 
 class MessagesNeverExpire(MemoryQueueStore):
-    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> list[Enqueued]:
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return super().enqueue_many([put._replace(ttl=None) for put in puts], now=now)
 
 

@@ -173,7 +173,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
     before = path.read_bytes()
 
     with pytest.raises(StoreUnsupported, match="schema version"):
-        PersistentQueue("jobs", store_path=path).put("refused")
+        PersistentQueue[str]("jobs", store_path=path).put("refused")
 
     assert path.read_bytes() == before
 

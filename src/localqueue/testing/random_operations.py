@@ -386,6 +386,8 @@ class RandomOperations:
         name = self._random.choice(SUBSCRIBERS)
         there = self._model.subscribers(topic)
         if name in there and self._random.random() < (0.9 if name == "c" else 0.3):
+            again = {"topic": topic, "subscriber": name, "start": "now"}
+            self._todo.append((1.0, "subscribe", again))
             return "unsubscribe", {"topic": topic, "subscriber": name}
         starts: list[str | int] = ["now", "now", "earliest", *self._marks]
         start = self._random.choice(starts)
@@ -413,13 +415,17 @@ class RandomOperations:
         return "scan_records", {"kind": kind, "prefix": prefix, "after": after, "limit": limit}
 
     def _reopen(self) -> tuple[str, dict[str, Any]]:
-        return ("reboot" if self._random.random() < 0.4 else "reopen"), {}
+        if self._random.random() < 0.6:
+            return "reopen", {}
+        # Somebody is at work when the host goes down.
+        self._todo.append((0.0, "reboot", {}))
+        return "lease", {"request": LeaseRequest((self._queue(),), 3, 60.0, liveness="alive")}
 
 
 _WEIGHTS = {
     "enqueue": 28, "enqueue_to_several": 3, "lease": 22, "ack": 9, "release": 8, "dead_letter": 5,
     "extend": 4, "settle": 6, "settle_and_lease": 4, "cancel": 4, "requeue": 4, "prune": 1.2,
-    "purge": 0.4, "pause": 1, "configure": 1, "subscription": 1, "mark": 0.3, "heartbeat": 0.5,
+    "purge": 0.4, "pause": 1, "configure": 1, "subscription": 2, "mark": 0.3, "heartbeat": 0.5,
     "change_records": 2, "read_records": 1.2, "reopen": 0.25, "flood": 0.05,
 }  # fmt: skip
 

@@ -294,9 +294,7 @@ def test_dropping_the_oldest_makes_room_for_the_newest(
 
 
 def test_dropping_the_oldest_spares_higher_priorities(new_queue: NewQueue) -> None:
-    queue = new_queue(
-        backpressure=DropOldestBackpressure(2), ordering_policy=PriorityOrdering()
-    )
+    queue = new_queue(backpressure=DropOldestBackpressure(2), ordering_policy=PriorityOrdering())
     queue.put("urgent", priority=9)
     queue.put("low")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from localqueue.errors import InvalidArgument
-from localqueue.message import QueueMessage, Receipt, State
+from localqueue.message import QueueMessage, State
 from localqueue.policies import CrashLimit, MessageTTL, OrderingKeys
 from localqueue.stores.protocol import LeaseRequest
 from localqueue.testing import ManualClock
@@ -183,9 +183,3 @@ def test_a_letter_does_not_hold_back_its_ordering_key(new_queue: NewQueue) -> No
     assert queue.empty(), "the requeued one waits behind the second"
     queue.ack(second)
     assert queue.get(block=False) == "first"
-
-
-def test_an_operators_receipt_names_no_lease() -> None:
-    message: QueueMessage[str] = QueueMessage("1", "a", "jobs", token=7)
-
-    assert message.receipt == Receipt("jobs", "1", 7)

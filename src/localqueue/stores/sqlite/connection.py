@@ -73,13 +73,17 @@ def prepare_file(path: Path) -> tuple[int, int]:
     A file that is not ours, or newer than this release, is refused before anything is written.
     """
     check_sqlite()
-    if path.is_dir():
-        raise StoreUnsupported(f"{path} is a directory; name a file")
     try:
         if not path.exists():
             _create(path)
+        elif not path.is_file():
+            kind = "a directory" if path.is_dir() else "no ordinary file"
+            raise StoreUnsupported(f"{path} is {kind}; name a file")
         elif path.stat().st_size > 0:
             _recognise(path)
+        if not os.access(path, os.R_OK | os.W_OK):
+            # SQLite would open it all the same, and leave a -wal that its owner cannot write.
+            raise StoreReadOnly(f"{path}: it may not be written here")
         stat = path.stat()
     except OSError as error:
         raise StoreReadOnly(f"{path}: it cannot be made or opened here ({error})") from error
@@ -178,6 +182,9 @@ def _create(path: Path) -> None:
 
 def _recognise(path: Path) -> None:
     """Refuse a file that is not ours; read only, so that it stays as it is."""
+    if path.stat().st_size == 1:
+        # SQLite would take it for an empty file and write over it.
+        raise StoreCorrupt(f"{path}: it is not a SQLite database; nothing was changed")
     # As immutable first: SQLite would put a -wal and a -shm beside a file of somebody else.
     with_wal = path.with_name(f"{path.name}-wal").exists()
     with translated(str(path)):

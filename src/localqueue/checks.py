@@ -13,6 +13,7 @@ LONGEST_NAME = 200
 LONGEST_KEY = 1_000
 HIGHEST_PRIORITY = 2**31 - 1
 LONGEST_DELAY = 10 * 366 * 86_400.0
+LARGEST_COUNT = 2**53
 
 
 def check_queue_name(name: object) -> str:
@@ -51,14 +52,15 @@ def check_seconds(what: str, value: Any, *, zero: bool = True) -> float:
     """A finite number of seconds, zero or more; ``zero=False`` asks for more than zero."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise WrongType(f"{what} must be a number of seconds, not {type(value).__name__}")
-    if not math.isfinite(value):
-        raise InvalidArgument(f"{what} must be a finite number")
     if value < 0:
         raise InvalidArgument(f"{what} cannot be negative")
     if not zero and value == 0:
         raise InvalidArgument(f"{what} must be greater than zero")
-    if value > LONGEST_DELAY:
+    # Compared before it is made a float: an int can be larger than any.
+    if value > LONGEST_DELAY and value != math.inf:
         raise InvalidArgument(f"{what} cannot be longer than ten years")
+    if not math.isfinite(value):
+        raise InvalidArgument(f"{what} must be a finite number")
     return float(value)
 
 
@@ -68,9 +70,9 @@ def check_timeout(timeout: Any) -> float | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise WrongType(f"'timeout' must be a number of seconds, not {type(timeout).__name__}")
-    if math.isnan(timeout) or timeout < 0:
+    if not timeout >= 0:
         raise InvalidArgument("'timeout' must be a non-negative number")
-    return float(timeout)
+    return float(min(timeout, LONGEST_DELAY))
 
 
 def check_count(what: str, value: Any, *, least: int = 0) -> int:
@@ -81,6 +83,8 @@ def check_count(what: str, value: Any, *, least: int = 0) -> int:
         raise InvalidArgument(
             f"{what} cannot be negative" if least == 0 else f"{what} must be at least {least}"
         )
+    if value > LARGEST_COUNT:
+        raise InvalidArgument(f"{what} cannot be greater than {LARGEST_COUNT:,}")
     return value
 
 

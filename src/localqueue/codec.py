@@ -172,6 +172,11 @@ def decoder(codec_id: str, own: Codec) -> Codec:
         ) from None
 
 
+def readable_codecs(own: Codec) -> tuple[str, ...]:
+    """The ids that ``decoder`` knows."""
+    return (own.id, *_KNOWN)
+
+
 def encode_headers(headers: Mapping[str, str] | None) -> bytes | None:
     """Headers as canonical JSON: text to text, few and small."""
     if not headers:
@@ -200,9 +205,13 @@ def decode_headers(headers: bytes | None) -> dict[str, str]:
     return json.loads(headers) if headers else {}
 
 
-def checksum(body: bytes, headers: bytes | None) -> int:
-    """What is stored beside value and headers, so that damage is seen before a handler does."""
-    return zlib.crc32(body, zlib.crc32(headers) if headers else 0)
+def checksum(body: bytes, headers: bytes | None, codec: str | None = None) -> int:
+    """What is stored beside value, headers and codec, so that damage is seen before a handler does.
+
+    ``codec`` is None for JSON, as stores keep it.
+    """
+    start = zlib.crc32(headers) if headers else 0
+    return zlib.crc32(body, zlib.crc32(codec.encode(), start) if codec else start)
 
 
 def _depth(value: Any, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""A topic's fixed subscribers, kept equal in the store."""
+"""A topic's fixed subscribers, made known to the store."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from localqueue.policies.resolved import ResolvedPolicies
 from localqueue.stores.protocol import QueueStore
 
 
-def keep_subscribers(store: QueueStore, policies: ResolvedPolicies, now: Now) -> None:
-    """Subscribe those that a static policy names and no others; the last configuration wins.
+def add_subscribers(store: QueueStore, policies: ResolvedPolicies, now: Now) -> None:
+    """Subscribe those that a static policy names.
 
-    One that is no longer named keeps the messages it has. Dynamic subscribers are left alone.
+    Others that the store has stay subscribed: they may be those of a newer configuration, and what
+    they have not read would be lost. ``unsubscribe`` takes one away on purpose.
     """
-    if policies.dynamic_subscriptions or not policies.subscribers:
-        return
-    present = store.subscribers(policies.name)
-    for name in present:
-        if name not in policies.subscribers:
-            store.unsubscribe(policies.name, name, now=now)
+    present = store.subscribers(policies.name) if policies.subscribers else []
     for name in policies.subscribers:
         if name not in present:
             store.subscribe(policies.name, name, now=now)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST_ERROR_TEXT = 500
+"""In the journal."""
+LONGEST_KEPT_TEXT = 4_000
+"""With the message, whose history is read with every delivery."""
 _DETAILS = ("command", "exit_code", "stdout", "stderr")
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8,}|\d+", re.IGNORECASE)
 
@@ -92,4 +95,6 @@ def _message_of(error: BaseException) -> str:
 
 
 def _text(text: str) -> str:
+    if len(text) > LONGEST_KEPT_TEXT:
+        text = f"{text[:LONGEST_KEPT_TEXT]}… ({len(text):,} characters)"
     return text.encode("utf-8", "replace").decode()

@@ -14,6 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from localqueue.checks import check_count, check_key, check_seconds, check_timeout
 from localqueue.clock import SYSTEM_CLOCK, Clock, StoreTime
+from localqueue.codec import readable_codecs
 from localqueue.errors import (
     ConfigurationError,
     DamagedMessage,
@@ -23,7 +24,7 @@ from localqueue.errors import (
     StoreClosed,
     WrongType,
 )
-from localqueue.fanout import keep_subscribers
+from localqueue.fanout import add_subscribers
 from localqueue.message import QueueMessage, QueueStats, Receipt
 from localqueue.outcome import describe_error
 from localqueue.policies.acknowledgement import AcknowledgementPolicy
@@ -412,10 +413,14 @@ class PersistentQueue(Generic[T]):
 
     def task_done(self) -> None:
         """Acknowledge a message of ``get()``: the oldest of this thread, else the oldest of all."""
-        message = self._unfinished.take()
+        message = self._unfinished.claim()
         if message is None:
             raise InvalidArgument("task_done() called too many times")
-        self.ack(message)
+        try:
+            self.ack(message)
+        except BaseException:
+            self._unfinished.give_back(message)
+            raise
 
     def join(self) -> None:
         """Block until every message that ``get()`` of this object handed out is settled."""
@@ -440,7 +445,8 @@ class PersistentQueue(Generic[T]):
     def full(self) -> bool:
         """Whether ``put`` would find no room; of a topic, for one of its subscribers."""
         names = [self.name]
-        if self.routing_policy.fanout:
+        own = self.store.settings(self.name)
+        if own is not None and own[0].fanout is not None:
             names = [subscriber_queue_name(self.name, name) for name in self.subscribers()]
         return any(map(self._has_no_room, names))
 
@@ -503,8 +509,9 @@ class PersistentQueue(Generic[T]):
     def purge(self) -> int:
         """Remove every message of the queue, whatever its state; how many. Settings stay."""
         store, when = self._opened()
+        purged = store.purge(self.name, now=when.now)
         self._unfinished.clear()
-        return store.purge(self.name, now=when.now)
+        return purged
 
     # --- journal --------------------------------------------------------------------------------
     def journal(self, after: str | None = None, limit: int = 1000) -> list[JournalEvent]:
@@ -563,8 +570,12 @@ class PersistentQueue(Generic[T]):
         return store.subscribe(self.name, name, start=start, now=when.now)
 
     def unsubscribe(self, name: str) -> bool:
-        """Stop publishing to a subscriber. Its own messages stay; unread ones of a cursor go."""
-        self._check_dynamic()
+        """Stop publishing to a subscriber. Its own messages stay; unread ones of a cursor go.
+
+        One that a static policy names cannot be taken away by an object that has the policy.
+        """
+        if name in self._policies.subscribers or not self.routing_policy.fanout:
+            self._check_dynamic()
         store, when = self._opened()
         return store.unsubscribe(self.name, name, now=when.now)
 
@@ -647,7 +658,7 @@ class PersistentQueue(Generic[T]):
                 if explicit:
                     self._settings = store.configure(self.name, explicit, now=when.now)
                 if self.routing_policy.fanout:
-                    keep_subscribers(store, self._policies, when.now)
+                    add_subscribers(store, self._policies, when.now)
                 self._time = when
             return store, self._time
 
@@ -796,6 +807,7 @@ class PersistentQueue(Generic[T]):
             self.lease_timeout,
             leased_by,
             remove=self._policies.removes_before_delivery,
+            codecs=readable_codecs(self.codec_policy),
         )
         deadline = None if seconds is None else time.monotonic() + seconds
         waiter = None
@@ -813,7 +825,7 @@ class PersistentQueue(Generic[T]):
             if not block or remaining <= 0:
                 raise Empty
             if waiter is not None:
-                due = store.next_due()
+                due = store.next_due([self.name])
                 pause = LOOK_AGAIN if due is None else min(LOOK_AGAIN, max(0.0, due - when.now()))
                 waiter.wait(min(remaining, pause))
             # Watched before the next look, so that a put in between is not missed.
@@ -847,19 +859,23 @@ class PersistentQueue(Generic[T]):
 
     def _receipt(self, message: QueueMessage[T] | str) -> Receipt:
         if isinstance(message, str):
-            return Receipt(self.name, message, None)
+            return Receipt(self.name, _checked_id(message), None)
         if not isinstance(message, QueueMessage):
             raise WrongType(f"expected a message or its id, not {type(message).__name__}")
         if message.queue == self.name:
             return Receipt(message.queue, message.id, message.token)
-        if not (self.routing_policy.fanout and message.queue.startswith(f"{self.name}.")):
+        in_force = self._in_force()
+        elsewhere = in_force.overflow == "overflow" or (
+            in_force.fanout is not None and message.queue.startswith(f"{self.name}.")
+        )
+        if not elsewhere:
             raise InvalidArgument(
                 f"message {message.id} belongs to queue {message.queue!r}, not to {self.name!r}"
             )
         return message.receipt
 
     def _settled(self, receipts: Iterable[Receipt]) -> None:
-        self._unfinished.discard(receipt.id for receipt in receipts)
+        self._unfinished.discard(receipts)
 
     def _check_dynamic(self) -> None:
         if not self._policies.dynamic_subscriptions:
@@ -908,7 +924,8 @@ def _remaining(deadline: float | None) -> float:
 def _checked_id(message_id: object) -> str:
     if not isinstance(message_id, str):
         raise WrongType(f"a message id is a string, not {type(message_id).__name__}")
-    return message_id
+    # An id that is no text belongs to no message; SQLite would not take it.
+    return message_id if message_id.isascii() else ""
 
 
 def _on_the_wall(events: list[JournalEvent], drift: float) -> list[JournalEvent]:

@@ -388,7 +388,7 @@ class TestWhatMinimalStoreAdds:
 
         assert store.queues() == ["a", "b"]
         assert store.subscribers("a") == []
-        assert store.next_due() is None
+        assert store.next_due(["a"]) is None
 
     def test_a_waiter_looks_again_after_a_moment(self, store: QueueStore) -> None:
         waiter = store.watch([QUEUE], "ready")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from localqueue.stores.sqlite.verbs import lease
 
 START = 1_700_000_000.0
 OVERWRITES = 300
-SEED = 20_240
+SEEDS = (20, 23, 25)
 PAGE = 4096
 MOST_ROUNDS = 40
 BOOM = {"type": "ValueError", "module": "builtins", "message": "boom"}
@@ -168,31 +167,39 @@ class Outcome(NamedTuple):
     """Files of which some, but not all, could be delivered, or that were refused."""
 
 
-def damage_many_times(folder: Path, choose: Callable[[bytes, Random], bytes]) -> Outcome:
+def damage_many_times(folder: Path, seed: int) -> Outcome:
     path = folder / "queue.sqlite3"
     put = make_file(path)
     image = path.read_bytes()
     whole, _ = deliver_all(path, put)
-    random, total, errors, damaged = Random(SEED), 0, 0, 0
+    random, total, errors, damaged = Random(seed), 0, 0, 0
     for attempt in range(OVERWRITES):
         for rest in folder.glob("queue.sqlite3*"):
             rest.unlink()
-        path.write_bytes(choose(image, random))
+        path.write_bytes(overwrite(image, random))
         try:
             delivered, met = deliver_all(path, put)
         except WrongPayload as error:
-            raise WrongPayload(f"overwrite {attempt} of seed {SEED}: {error}") from error
+            raise WrongPayload(f"overwrite {attempt} of seed {seed}: {error}") from error
         total, errors, damaged = total + delivered, errors + met, damaged + (delivered != whole)
     return Outcome(total, errors, damaged)
 
 
-def test_300_overwrites_deliver_no_wrong_payload(tmp_path: Path) -> None:
-    outcome = damage_many_times(tmp_path, overwrite)
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_300_overwrites_deliver_no_wrong_payload(seed: int, tmp_path: Path) -> None:
+    outcome = damage_many_times(tmp_path, seed)
 
     # The damage was real, and most of what was not damaged was delivered.
     assert outcome.damaged > OVERWRITES / 10
     assert outcome.errors > 0
     assert outcome.delivered > OVERWRITES * 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(26, 60))
+def test_10_000_overwrites_deliver_no_wrong_payload(seed: int, tmp_path: Path) -> None:
+    assert damage_many_times(tmp_path, seed).delivered > OVERWRITES * 50
 
 
 def test_without_the_checksum_a_wrong_payload_is_found(
@@ -202,5 +209,5 @@ def test_without_the_checksum_a_wrong_payload_is_found(
     monkeypatch.setattr(rows, "is_damaged", lambda row: False)
     monkeypatch.setattr(lease, "is_damaged", lambda row: False)
 
-    with pytest.raises(WrongPayload):
-        damage_many_times(tmp_path, overwrite)
+    with pytest.raises(WrongPayload, match="put Payload"):
+        damage_many_times(tmp_path, SEEDS[0])

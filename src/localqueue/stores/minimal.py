@@ -280,7 +280,7 @@ class MinimalStore:
     def stats(self, queue: str, *, now: Now) -> QueueStats:
         return _counted(self._custom().stats(queue, now=self._moment(now)))
 
-    def next_due(self) -> float | None:
+    def next_due(self, queues: Sequence[str]) -> float | None:
         """None: a simple store cannot say, so its waiters look again and again."""
         self._custom()
         return None

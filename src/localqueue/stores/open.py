@@ -51,6 +51,8 @@ def as_store(store: Any) -> QueueStore:
     """A store object, a URL, or a custom object with the simple verbs only."""
     if isinstance(store, str):
         return open_store(store)
+    if isinstance(store, type):
+        raise WrongType(f"store must be an object, not a class: write {store.__name__}(...)")
     if hasattr(store, "settle_and_lease"):
         checked: QueueStore = store
         return checked

@@ -128,7 +128,10 @@ class QueueIsFull(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """Lease up to ``limit`` messages of these queues, starting with the first of them."""
+    """Lease up to ``limit`` messages of these queues, starting with the first of them.
+
+    With a limit of 0 nothing is leased, but everything that is due in them happens.
+    """
 
     queues: tuple[str, ...]
     limit: int = 1
@@ -138,6 +141,8 @@ class LeaseRequest:
     """The worker's liveness name: the expiry of such a lease counts as a crash."""
     remove: bool = False
     """Remove instead of leasing: at most once."""
+    codecs: tuple[str, ...] | None = None
+    """The codecs that the caller can read; what has another becomes a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +302,10 @@ class QueueStore(Protocol):
     def settle_and_lease(
         self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
     ) -> tuple[list[Settled], list[StoredMessage]]:
-        """End these leases and take the next ones; a refused one does not touch its neighbours."""
+        """End these leases and take the next ones; a refused one does not touch its neighbours.
+
+        A follow-up that no queue can take raises, and nothing of the call is done.
+        """
 
     def cancel(self, queue: str, message_id: str, *, now: Now) -> Cancelled:
         """Remove a waiting message, or ask the holder of an inflight one to stop."""
@@ -318,8 +326,8 @@ class QueueStore(Protocol):
     def stats(self, queue: str, *, now: Now) -> QueueStats:
         """Counts of every state, and per worker. Reads only."""
 
-    def next_due(self) -> float | None:
-        """When time will next make something ready, in any queue; None when nothing is pending."""
+    def next_due(self, queues: Sequence[str]) -> float | None:
+        """When time will next make something of these queues ready; None when nothing waits."""
 
     def record_worker_heartbeat(self, queue: str, worker_id: str, *, now: Now) -> None: ...
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from localqueue.errors import ConfigurationError
+from localqueue.checks import check_count, check_queue_name, check_seconds
+from localqueue.errors import ConfigurationError, WrongType
 
 DEFAULT_JOURNAL_AGE = 7 * 86_400.0
 DEFAULT_JOURNAL_ROWS = 1_000_000
@@ -14,6 +15,7 @@ DEFAULT_JOURNAL_ROWS = 1_000_000
 ORDERINGS = ("fifo-ready", "priority", "best-effort", "per-key")
 OVERFLOWS = ("block", "reject", "drop-newest", "drop-oldest", "throttle", "overflow")
 FANOUT_MODES = ("copy", "cursor", "hybrid")
+ON_EXPIRY = ("drop", "dead-letter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,31 @@ class QueueSettings:
     """How a topic hands out what is published to it; None is an ordinary queue."""
     paused: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what would trip the store later, in every process."""
+        _one_of("ordering", self.ordering, ORDERINGS)
+        _one_of("overflow", self.overflow, OVERFLOWS)
+        _one_of("on_expiry", self.on_expiry, ON_EXPIRY)
+        if self.fanout is not None:
+            _one_of("fanout", self.fanout, FANOUT_MODES)
+        if self.overflow_to is not None:
+            check_queue_name(self.overflow_to)
+        for name in ("maxsize", "crash_limit"):
+            check_count(name, getattr(self, name))
+        check_count("journal_max_rows", self.journal_max_rows, least=1)
+        check_seconds("throttle_delay", self.throttle_delay)
+        check_seconds("journal_max_age", self.journal_max_age, zero=False)
+        if self.ttl is not None:
+            check_seconds("ttl", self.ttl, zero=False)
+        for name in ("journal", "journal_payloads", "paused"):
+            if not isinstance(getattr(self, name), bool):
+                raise WrongType(f"{name} must be True or False, not {getattr(self, name)!r}")
+
+    @property
+    def keeps_payloads(self) -> bool:
+        """Whether the journal keeps the values of what was put."""
+        return self.journal and self.journal_payloads
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -54,6 +81,11 @@ class QueueSettings:
             for name, value in asdict(self).items()
             if value != getattr(DEFAULT_SETTINGS, name)
         }
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigurationError(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
 DEFAULT_SETTINGS = QueueSettings()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from localqueue.checks import check_seconds
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
 from localqueue.codec import JSON_CODEC
 from localqueue.message import QueueMessage, Receipt
@@ -54,7 +55,8 @@ class SimpleVerbs(_Base):
         self, queue: str, *, lease_timeout: float, now: float, leased_by: str | None = None
     ) -> QueueMessage[Any] | None:
         time = self._time()
-        request = LeaseRequest((queue,), timeout=lease_timeout, worker=leased_by)
+        seconds = check_seconds("lease_timeout", lease_timeout, zero=False)
+        request = LeaseRequest((queue,), timeout=seconds, worker=leased_by)
         found = self.lease(request, now=now - time.drift())
         return present(found[0], JSON_CODEC, time.drift()) if found else None
 

@@ -84,6 +84,10 @@ class ModelMessage:
     last_error: dict[str, Any] | None = None
     failed_at: float | None = None
     history: tuple[tuple[str, float, int], ...] = ()
+    home: str | None = None
+    """The queue it was put to, when that one was full and this one took it."""
+    copy_of: Id | None = None
+    """The kept publication that it is a copy of."""
 
     @property
     def order(self) -> tuple[int, float, Id]:
@@ -247,7 +251,7 @@ class ReferenceModel:
             answer = self._deliver(queue, put, now, bounded=bounded)
         else:
             answer = self._publish(queue, put, now, bounded=bounded)
-        if put.request_id is not None and answer.fate is Fate.STORED:
+        if put.request_id is not None and answer.fate is not Fate.DROPPED:
             until = now + REQUEST_ID_WINDOW
             queue.requests[put.request_id] = Taken(answer.message.id, put.fingerprint, until)
         return answer
@@ -265,8 +269,10 @@ class ReferenceModel:
         if fate == "dead":
             message.state, message.expires_at = "dead", None
             message.last_error, message.failed_at = {"type": "QueueFull"}, now
+        if target is not queue:
+            message.home = queue.name
         target.messages[message.id] = message
-        self._take_key(target, put, message, now)
+        self._take_key(queue, put, message, now)
         self._tidy(target, now)
         return ModelAnswer(message.picture(), Fate.STORED, delay)
 
@@ -295,26 +301,26 @@ class ReferenceModel:
 
     # --- deduplication ------------------------------------------------------------------------
     def _taken(self, queue: ModelQueue, put: Put, now: float) -> Taken | None:
-        """Who has the key, here or where this queue overflows to.
-
-        A key is taken as long as the message lives and as long as its window is open.
-        """
-        for place in self._overflow_chain(queue):
-            self._forget_keys(place, now)
-            taken = place.keys.get(put.dedupe_key or "")
-            if taken is None:
-                continue
-            if put.conflict_is_error and taken.fingerprint != put.fingerprint:
-                raise DuplicateConflict(f"{put.dedupe_key!r} belongs to another value")
-            return taken
-        return None
+        """Who has the key: as long as its message lives, and as long as its window is open."""
+        self._forget_keys(queue, now)
+        taken = queue.keys.get(put.dedupe_key or "")
+        if taken is not None and put.conflict_is_error and taken.fingerprint != put.fingerprint:
+            raise DuplicateConflict(f"{put.dedupe_key!r} belongs to another value")
+        return taken
 
     def _forget_keys(self, queue: ModelQueue, now: float) -> None:
         queue.keys = {
             key: taken
             for key, taken in queue.keys.items()
-            if queue.find(taken.id) is not None or now < taken.until
+            if self._lives(queue, taken.id) or now < taken.until
         }
+
+    def _lives(self, home: ModelQueue, id: Id) -> bool:
+        """Whether it is still there, or where it went when its queue was full."""
+        return home.find(id) is not None or any(
+            id in queue.messages and queue.messages[id].home == home.name
+            for queue in self.queues.values()
+        )
 
     def _overflow_chain(self, queue: ModelQueue) -> list[ModelQueue]:
         chain = [queue]
@@ -389,7 +395,12 @@ class ReferenceModel:
                 for queue, own in self._shares(topic, put)
             ]
             if any(answer.fate is Fate.STORED for answer in answers):
-                self._keep(topic, put, self._next(), now)
+                publication = self._next()
+                self._keep(topic, put, publication, now)
+                for answer in answers:
+                    if answer.fate is Fate.STORED:
+                        stored = self.queues[answer.message.queue].messages[answer.message.id]
+                        stored.copy_of = publication
         else:
             answers = self._publish_once(topic, put, now, bounded=bounded)
         delay = max(answer.delay for answer in answers)
@@ -475,9 +486,12 @@ class ReferenceModel:
         self._forget_keys(mine, now)
         for id, put, at, expires_at in queue.kept:
             # A publication that it still has from an earlier time is not handed out again.
-            if after is not None and id > after and id not in mine.messages:
+            has = id in mine.messages or any(m.copy_of == id for m in mine.messages.values())
+            if after is not None and id > after and not has:
                 own = put._replace(dedupe_key=_own_key(put, name))
                 mine.unread.append(self._reading(mine, own, id, at, expires_at))
+                if own.dedupe_key is not None:
+                    mine.keys.setdefault(own.dedupe_key, Taken(id, own.fingerprint, now))
         self._tidy(mine, now)
         return True
 
@@ -599,6 +613,8 @@ class ReferenceModel:
     ) -> Settled:
         self.sweep(now)
         before = self._picture([receipt.queue, *(put.queue for put in puts)])
+        if not receipt.token and self._conflicts(records, now):
+            return Settled.CONFLICT
         if not self._settle(receipt, settlement, now):
             return Settled.STALE
         try:
@@ -728,11 +744,9 @@ class ReferenceModel:
             self._wait(queue, message, now, now)
 
     def _tidy(self, queue: ModelQueue, now: float) -> None:
-        """Expire, promote what is due, and let the next of each key come forward.
-
-        What is unread expires when its subscriber comes to it.
-        """
-        for message in queue.in_state(*WAITING):
+        """Expire, promote what is due, and let the next of each key come forward."""
+        unread = sorted(queue.unread, key=lambda message: message.expires_at or 0.0)
+        for message in [*queue.in_state(*WAITING), *unread]:
             if message.is_over(now):
                 self._expire(queue, message, now)
         for message in queue.in_state("delayed"):
@@ -789,10 +803,10 @@ class ReferenceModel:
             held=len(queue.in_state("held")),
         )
 
-    def next_due(self) -> float | None:
+    def next_due(self, names: Iterable[str]) -> float | None:
         """When the next delayed message or lease is due; held ones wait for something else."""
         due: list[float] = []
-        for queue in self.queues.values():
+        for queue in [self.queues[name] for name in names if name in self.queues]:
             due += [message.available_at for message in queue.in_state("delayed")]
             due += [m.leased_until for m in queue.in_state("inflight") if m.leased_until]
         return min(due, default=None)
@@ -858,11 +872,16 @@ class ReferenceModel:
         return self._change_records(changes, now)
 
     def _change_records(self, changes: Sequence[RecordChange], now: float) -> list[int]:
-        for change in changes:
-            version = self._version(change.kind, change.key, now)
-            if change.expect is not None and change.expect != version:
-                raise RecordConflict(f"{change.kind} {change.key} has version {version}")
+        if self._conflicts(changes, now):
+            raise RecordConflict("a record has another version")
         return [self._change_record(change, now) for change in changes]
+
+    def _conflicts(self, changes: Sequence[RecordChange], now: float) -> bool:
+        return any(
+            change.expect is not None
+            and change.expect != self._version(change.kind, change.key, now)
+            for change in changes
+        )
 
     def _change_record(self, change: RecordChange, now: float) -> int:
         place = (change.kind, change.key)

@@ -16,7 +16,7 @@ from localqueue.stores.records import RecordChange
 from localqueue.testing.model import WAITING, Id, ModelMessage, ModelReceipt, ReferenceModel
 from localqueue.testing.side_by_side import NOBODY, Operation, Planned
 
-KEEPS = {"journal_payloads": True, "journal_max_age": 1e9}
+KEEPS = {"journal_payloads": True, "journal_max_age": 3e8}
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {},
     "priority": {"ordering": "priority"},

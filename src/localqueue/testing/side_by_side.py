@@ -1,8 +1,8 @@
 """A store and the reference model, side by side: each operation is done by both and compared.
 
 Time is a number that only operations move. A store may sweep when it likes as long as nobody can
-tell, so each time that has come is made known to it by a lease on an empty queue: from then on
-everything that is due has happened in both.
+tell, so each time that has come is made known to it by a lease of nothing from every queue: from
+then on everything that is due has happened in both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from localqueue.testing.model import (
 )
 
 START = 1_700_000_000.0
-EMPTY_QUEUE = "nobody puts here"
 LOOK_EVERY = 5
 LOOK_AT_ALL_EVERY = 250
 HISTORY_KEPT_FOR_SURE = 10
@@ -119,8 +118,8 @@ class SideBySide:
         self.model.sweep(self.now)
         if operation.verb == "lease_at_once":
             return
-        leased = self.store.lease(LeaseRequest((EMPTY_QUEUE,)), now=self.now)
-        self._same("a lease on an empty queue", [], leased)
+        leased = self.store.lease(LeaseRequest(tuple(self.model.queues), limit=0), now=self.now)
+        self._same("a lease of nothing", [], leased)
 
     # --- operations ---------------------------------------------------------------------------
     def configure(self, queue: str, changes: dict[str, Any]) -> None:
@@ -153,9 +152,9 @@ class SideBySide:
         """Without telling the store first that time has passed."""
         self.lease(request)
         self._same(
-            "a lease on an empty queue",
+            "a lease of nothing",
             [],
-            self.store.lease(LeaseRequest((EMPTY_QUEUE,)), now=self.now),
+            self.store.lease(LeaseRequest(tuple(self.model.queues), limit=0), now=self.now),
         )
 
     def ack(self, receipts: Sequence[ModelReceipt], late: bool = False) -> None:
@@ -317,8 +316,8 @@ class SideBySide:
         offset = self.store.open_clock(self._clock)
         self._same("store time after a boot", self.now, offset + self._clock.steady())
         self.model.new_boot(now=self.now)
-        leased = self.store.lease(LeaseRequest((EMPTY_QUEUE,)), now=self.now)
-        self._same("a lease on an empty queue", [], leased)
+        leased = self.store.lease(LeaseRequest(tuple(self.model.queues), limit=0), now=self.now)
+        self._same("a lease of nothing", [], leased)
 
     # --- looking ------------------------------------------------------------------------------
     def _look(self, operation: Operation) -> None:
@@ -326,8 +325,9 @@ class SideBySide:
             self._look_at_message(*self._places[operation.number * 7 % len(self._places)])
         if operation.number % LOOK_EVERY:
             return
-        self._same("when something is due", self.model.next_due(), self.store.next_due())
         queues = self._queues_of(operation)[:3]
+        due = self.model.next_due(queues)
+        self._same("when something is due", due, self.store.next_due(queues))
         if operation.number % LOOK_AT_ALL_EVERY == 0:
             queues = sorted(self.model.queues)
             self._same("the names of queues", queues, self.store.queues())

@@ -132,8 +132,8 @@ def connect_to_read(path: Path, *, timeout: float) -> sqlite3.Connection:
 
 def bring_up_to_date(db: sqlite3.Connection, where: str) -> None:
     """Make the schema in a new file, or migrate an older one, in one transaction."""
-    db.execute("BEGIN IMMEDIATE")
     try:
+        db.execute("BEGIN IMMEDIATE")
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise _newer(where, version)
@@ -148,7 +148,8 @@ def bring_up_to_date(db: sqlite3.Connection, where: str) -> None:
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from bisect import bisect_right
+
+# Below 2**63: SQLite has no larger integers.
+_IS_ID = re.compile(r"[0-9a-f]{16}[0-7][0-9a-f]{15}").fullmatch
 
 
 class Identity:
@@ -22,12 +26,9 @@ class Identity:
 
     def seq(self, public: str) -> int | None:
         """The seq of a public id or position; None when it is not of this file."""
-        if len(public) != 32:
+        if not _IS_ID(public):
             return None
-        try:
-            seq = int(public[16:], 16)
-        except ValueError:
-            return None
+        seq = int(public[16:], 16)
         position = bisect_right(self._from, seq) - 1 if len(self._from) > 1 else 0
         return seq if public[:16] == self._bits[position] else None
 

@@ -5,7 +5,7 @@
 -- name: row (fragment)
 m.id, m.queue, m.state, m.rank, m.pos, m.due_at, m.created_at, m.attempts, m.failures, m.crashes,
 m.ended, m.token, m.worker, m.liveness, m.note, m.leased_at, m.cancel, m.expires_at, m.failed_at,
-m.error, m.dedupe_key, m.key, m.turn, m.last, m.origin, m.alias, m.codec, m.checksum, m.body
+m.error, m.dedupe_key, m.key, m.turn, m.last, m.home, m.origin, m.alias, m.codec, m.checksum, m.body
 
 -- name: content (fragment)
 m.headers, coalesce(m.value, (SELECT b.value FROM body AS b WHERE b.id = m.body)) FROM message AS m
@@ -58,8 +58,8 @@ UPDATE queue SET topic = ? WHERE id = ?
 
 -- name: add_message (hot)
 INSERT INTO message (id, queue, state, rank, pos, due_at, created_at, expires_at, failed_at, error,
-    dedupe_key, key, turn, last, origin, alias, codec, checksum, body, headers, value)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    dedupe_key, key, turn, last, home, origin, alias, codec, checksum, body, headers, value)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: ready_messages (hot)
 SELECT {row}, {content} WHERE m.queue = ? AND m.state = 0 ORDER BY m.rank, m.pos, m.id LIMIT ?
@@ -164,19 +164,19 @@ ORDER BY rank, pos, id LIMIT 1
 -- ------------------------------------------------------------------------------------------ sweep
 
 -- name: ended_leases (hot)
-SELECT {row}, NULL, NULL FROM message AS m WHERE m.state = 3 AND m.due_at <= ?
-ORDER BY m.due_at LIMIT ?
+SELECT {row}, NULL, NULL FROM message AS m
+WHERE m.state = 3 AND m.queue = ? AND m.due_at <= ? ORDER BY m.due_at LIMIT ?
 
 -- name: due_messages (hot)
-SELECT id, queue FROM message WHERE state = 1 AND due_at <= ? ORDER BY due_at LIMIT ?
+SELECT id FROM message WHERE state = 1 AND queue = ? AND due_at <= ? ORDER BY due_at LIMIT ?
 
 -- name: promote_messages (hot)
 UPDATE message SET state = 0, pos = due_at, due_at = NULL
 WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: expired_messages (hot)
-SELECT {row}, NULL, NULL FROM message AS m WHERE m.state < 3 AND m.expires_at <= ?
-ORDER BY m.expires_at LIMIT ?
+SELECT id FROM message WHERE state < 3 AND queue = ? AND expires_at <= ?
+ORDER BY expires_at LIMIT ?
 
 -- ------------------------------------------------------------------------------------ ordering keys
 
@@ -266,6 +266,10 @@ e.detail FROM event AS e LEFT JOIN body AS b ON b.id = e.body
 -- name: events_after (hot)
 SELECT {event} WHERE e.seq > ? ORDER BY e.seq LIMIT ?
 
+-- name: events_of_queues (hot)
+-- Events of other queues are passed inside SQLite, without their bodies.
+SELECT {event} WHERE e.seq > ? AND e.queue IN (SELECT value FROM json_each(?)) ORDER BY e.seq LIMIT ?
+
 -- name: read_event (hot)
 SELECT {event} WHERE e.seq = ?
 
@@ -320,17 +324,18 @@ SELECT name, last_seen FROM worker WHERE queue = ? AND last_seen IS NOT NULL
 DELETE FROM worker WHERE queue = ?
 
 -- name: add_to_kept (hot)
-INSERT INTO kept (queue, n, trimmed) VALUES (?, ?, 0)
+INSERT INTO kept (queue, n, trimmed, scanned) VALUES (?, ?, 0, 0)
 ON CONFLICT (queue) DO UPDATE SET n = n + excluded.n
 
 -- name: trim_kept (hot)
-UPDATE kept SET n = n - ?, trimmed = max(trimmed, ?) WHERE queue = ?
+UPDATE kept SET n = n - ?, trimmed = max(trimmed, ?), scanned = ? WHERE queue = ?
 
 -- name: kept
-SELECT q.id, q.name, q.settings, k.n, k.trimmed FROM kept AS k JOIN queue AS q ON q.id = k.queue
+SELECT q.id, q.name, q.settings, k.n, k.trimmed, k.scanned
+FROM kept AS k JOIN queue AS q ON q.id = k.queue
 
 -- name: trim_candidates (hot)
-SELECT seq, queue, at, body FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?
+SELECT seq, at, body FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq
 
 -- name: delete_events (hot)
 DELETE FROM event WHERE seq IN (SELECT value FROM json_each(?))
@@ -353,27 +358,36 @@ DELETE FROM reader WHERE name = ?
 -- ---------------------------------------------------------------------------------------- counting
 
 -- name: count_due (hot)
-SELECT count(*) FROM message WHERE state = 1 AND due_at <= ? AND queue = ?
+SELECT count(*), min(due_at) FROM message WHERE state = 1 AND queue = ? AND due_at <= ?
 
 -- name: expired_states (hot)
-SELECT m.state, m.due_at, m.key FROM message AS m
-WHERE m.state < 3 AND m.expires_at <= ? AND m.queue = ?
+SELECT state, due_at, key FROM message WHERE state < 3 AND queue = ? AND expires_at <= ?
+
+-- name: count_expired (hot)
+SELECT count(*) FROM message WHERE state < 3 AND queue = ? AND expires_at <= ?
 
 -- name: due_of_queue (hot)
-SELECT {row}, {content} WHERE m.state = 1 AND m.due_at <= ? AND m.queue = ? ORDER BY m.due_at
+SELECT {row}, {content} WHERE m.state = 1 AND m.queue = ? AND m.due_at <= ?
+ORDER BY m.due_at LIMIT ?
 
 -- name: ended_of_queue (hot)
-SELECT {row}, {content} WHERE m.state = 3 AND m.due_at <= ? AND m.queue = ?
+SELECT {row}, {content} WHERE m.state = 3 AND m.queue = ? AND m.due_at <= ?
+ORDER BY m.due_at LIMIT ?
+
+-- name: fates_of_ended (hot)
+-- What becomes of leases that are over: only what decides it.
+SELECT crashes, liveness, note, expires_at, key FROM message
+WHERE state = 3 AND queue = ? AND due_at <= ?
 
 -- name: leases (hot)
-SELECT worker, leased_at, due_at FROM message WHERE state = 3 AND due_at > ? AND queue = ?
+SELECT worker, count(*), max(?1 - leased_at), sum(?1 - leased_at) FROM message
+WHERE state = 3 AND queue = ?2 AND due_at > ?1 GROUP BY worker
 
 -- name: next_due_delayed (hot)
--- Of any queue: a waiter that wakes for another queue's message finds nothing and sleeps again.
-SELECT due_at FROM message WHERE state = 1 ORDER BY due_at LIMIT 1
+SELECT due_at FROM message WHERE state = 1 AND queue = ? ORDER BY due_at LIMIT 1
 
 -- name: next_due_lease (hot)
-SELECT due_at FROM message WHERE state = 3 ORDER BY due_at LIMIT 1
+SELECT due_at FROM message WHERE state = 3 AND queue = ? ORDER BY due_at LIMIT 1
 
 -- ------------------------------------------------------------------------------------ dead letters
 
@@ -389,14 +403,23 @@ SELECT count(*) FROM message WHERE queue = ? AND state = 4 AND pos <= ?
 
 -- ------------------------------------------------------------------------------------------- purge
 
--- name: purge_messages
-DELETE FROM message WHERE queue = ?
+-- One state after the other, because each has its own index; held ones by their keys.
 
--- name: purge_attempts
-DELETE FROM attempt WHERE message IN (SELECT id FROM message WHERE queue = ?)
+-- name: purged_ready
+SELECT id, body, ended, home, dedupe_key FROM message WHERE queue = ? AND state = 0
 
--- name: purged_bodies
-SELECT body, count(*) FROM message WHERE queue = ? AND body IS NOT NULL GROUP BY body
+-- name: purged_delayed
+SELECT id, body, ended, home, dedupe_key FROM message WHERE queue = ? AND state = 1
+
+-- name: purged_held
+SELECT id, body, ended, home, dedupe_key FROM message
+WHERE queue = ? AND key IS NOT NULL AND state < 4 AND state = 2
+
+-- name: purged_inflight
+SELECT id, body, ended, home, dedupe_key FROM message WHERE queue = ? AND state = 3
+
+-- name: purged_dead
+SELECT id, body, ended, home, dedupe_key FROM message WHERE queue = ? AND state = 4
 
 -- ------------------------------------------------------------------------------------------ topics
 
@@ -427,23 +450,36 @@ UPDATE subscription SET position = max(position, ?1), until = NULL WHERE topic =
     AND until IS NOT NULL AND position >= until
 
 -- name: forget_unread_dedupes
-DELETE FROM dedupe WHERE queue = ? AND message IN
+DELETE FROM dedupe WHERE queue = ? AND expires_at IS NULL AND message IN
     (SELECT seq FROM publication WHERE topic = ? AND offset > ? AND offset <= ?)
 
 -- name: delete_subscription
 DELETE FROM subscription WHERE queue = ?
 
 -- name: add_publication (hot)
-INSERT INTO publication (topic, offset, seq, created_at, expires_at, dedupe_key, codec, checksum,
-    body, headers)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO publication (topic, offset, seq, created_at, expires_at, dedupe_key, fingerprint, codec,
+    checksum, body, headers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: publication (fragment)
-p.offset, p.seq, p.created_at, p.expires_at, p.dedupe_key, p.codec, p.checksum, p.body, p.headers,
-b.value FROM publication AS p LEFT JOIN body AS b ON b.id = p.body
+p.offset, p.seq, p.created_at, p.expires_at, p.dedupe_key, p.fingerprint, p.codec, p.checksum,
+p.body, p.headers, b.value FROM publication AS p LEFT JOIN body AS b ON b.id = p.body
 
 -- name: publications_after (hot)
-SELECT {publication} WHERE p.topic = ? AND p.offset > ? AND p.offset <= ? ORDER BY p.offset LIMIT ?
+SELECT {publication} WHERE p.topic = ?1 AND p.offset > ?2 AND p.offset <= ?3
+    AND NOT EXISTS (SELECT 1 FROM skipped AS s WHERE s.queue = ?4 AND s.offset = p.offset)
+ORDER BY p.offset LIMIT ?5
+
+-- name: expired_publications (hot)
+-- Unread ones of a subscriber whose time to live is over.
+SELECT {publication} WHERE p.topic = ?1 AND p.expires_at <= ?5 AND p.offset > ?2 AND p.offset <= ?3
+    AND NOT EXISTS (SELECT 1 FROM skipped AS s WHERE s.queue = ?4 AND s.offset = p.offset)
+ORDER BY p.expires_at LIMIT ?6
+
+-- name: count_expired_publications (hot)
+SELECT count(*) FROM publication AS p
+WHERE p.topic = ?1 AND p.expires_at <= ?5 AND p.offset > ?2 AND p.offset <= ?3
+    AND NOT EXISTS (SELECT 1 FROM skipped AS s WHERE s.queue = ?4 AND s.offset = p.offset)
 
 -- name: publication_by_seq (hot)
 SELECT p.topic, {publication} WHERE p.seq = ?
@@ -458,6 +494,10 @@ SELECT offset, seq, body FROM publication WHERE topic = ? AND offset <= ? ORDER 
 -- name: delete_publications (hot)
 DELETE FROM publication WHERE topic = ? AND offset <= ?
 
+-- name: pass_publication (hot)
+-- The next one in line is passed by moving on.
+UPDATE subscription SET position = ?2 WHERE queue = ?1 AND position = ?2 - 1
+
 -- name: skip_publication (hot)
 INSERT OR IGNORE INTO skipped (queue, offset) VALUES (?, ?)
 
@@ -465,10 +505,24 @@ INSERT OR IGNORE INTO skipped (queue, offset) VALUES (?, ?)
 -- One who subscribes again may still have messages of the publications it would read anew.
 INSERT OR IGNORE INTO skipped (queue, offset)
 SELECT ?1, p.offset FROM publication AS p WHERE p.topic = ?2 AND p.offset > ?3
-    AND EXISTS (SELECT 1 FROM message AS m WHERE m.origin = p.seq AND m.queue = ?1)
+    AND (EXISTS (SELECT 1 FROM message AS m WHERE m.origin = p.seq AND m.queue = ?1)
+        OR EXISTS (SELECT 1 FROM message AS m WHERE m.copy_of = p.seq AND m.queue = ?1))
 
--- name: skipped (hot)
-SELECT offset FROM skipped WHERE queue = ? AND offset > ? AND offset <= ?
+-- name: remember_keys_of_unread
+-- A late subscriber has the keys of what it will read, as if it had been there.
+INSERT OR IGNORE INTO dedupe (queue, kind, key, message, fingerprint, expires_at)
+SELECT ?1, 0, p.dedupe_key || ':' || ?4, p.seq, p.fingerprint, NULL FROM publication AS p
+WHERE p.topic = ?2 AND p.offset > ?3 AND p.dedupe_key IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM skipped AS s WHERE s.queue = ?1 AND s.offset = p.offset)
+
+-- name: mark_copy
+UPDATE message SET copy_of = ? WHERE id = ?
+
+-- name: is_skipped (hot)
+SELECT 1 FROM skipped WHERE queue = ? AND offset = ?
+
+-- name: skipped_after (hot)
+SELECT offset FROM skipped WHERE queue = ? AND offset > ? ORDER BY offset LIMIT ?
 
 -- name: count_skipped (hot)
 SELECT count(*) FROM skipped WHERE queue = ? AND offset > ?

@@ -39,6 +39,7 @@ class MessageRow(NamedTuple):
     key: str | None
     turn: int | None
     last: int
+    home: int | None
     origin: int | None
     alias: str | None
     codec: str | None
@@ -58,8 +59,8 @@ def leased(row: MessageRow, token: int, until: float, worker: str | None, now: f
     return MessageRow(
         row.id, row.queue, INFLIGHT, row.rank, row.pos, until, row.created_at, row.attempts + 1,
         row.failures, row.crashes, row.ended, token, worker, None, None, now, 0, row.expires_at,
-        row.failed_at, row.error, row.dedupe_key, row.key, row.turn, token, row.origin, row.alias,
-        row.codec, row.checksum, row.body, row.headers, row.value,
+        row.failed_at, row.error, row.dedupe_key, row.key, row.turn, token, row.home, row.origin,
+        row.alias, row.codec, row.checksum, row.body, row.headers, row.value,
     )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def leased_message(
     """``stored_message(leased(row, ...))`` of a row that is known to be sound, in fewer steps."""
     (
         _, _, _, rank, pos, _, created_at, attempts, failures, crashes, _, _, _, _, _, _, _,
-        expires_at, failed_at, error, dedupe_key, key, _, _, _, _, codec, _, _, headers, value,
+        expires_at, failed_at, error, dedupe_key, key, _, _, _, _, _, codec, _, _, headers, value,
     ) = row  # fmt: skip
     history.append(lease_entry(now, attempts + 1, worker))
     return StoredMessage._make(
@@ -99,7 +100,7 @@ def is_damaged(row: MessageRow) -> bool:
     value, headers = row[-1], row[-2]
     if type(value) is not bytes or (headers is not None and type(headers) is not bytes):
         return True
-    return seal(checksum(value, headers), row[0], row[1]) != row.checksum
+    return seal(checksum(value, headers, row.codec), row[0], row[1]) != row.checksum
 
 
 def lease_entry(at: float, attempt: int, worker: str | None) -> dict[str, Any]:

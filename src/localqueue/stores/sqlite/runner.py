@@ -236,13 +236,15 @@ def run_write(
     where: str,
 ) -> tuple[R, Transaction]:
     """One transaction around a verb; undone when the verb raises."""
-    db.execute("BEGIN IMMEDIATE")
     try:
+        # Inside: an interrupt may come right after the lock was given.
+        db.execute("BEGIN IMMEDIATE")
         tx = Transaction(db, state, read_now(now))
         answer = verb(tx)
         tx.finish()
         fold_sometimes(tx)
         db.execute("COMMIT")
+        tx.committed()
     except BaseException as error:
         _undo(db)
         _raise_if_damaged(db, error, where)
@@ -251,8 +253,8 @@ def run_write(
 
 
 def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str) -> R:
-    db.execute("BEGIN")
     try:
+        db.execute("BEGIN")
         return verb(View(db, state))
     except Exception as error:
         _raise_if_damaged(db, error, where)

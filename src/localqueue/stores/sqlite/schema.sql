@@ -48,7 +48,9 @@ CREATE TABLE message (
     key        TEXT,
     turn       INTEGER,              -- the order within its key: seq of enqueue or requeue
     last       INTEGER NOT NULL,     -- seq of its newest event
+    home       INTEGER,              -- the queue it was put to, when that one overflowed
     origin     INTEGER,              -- seq of the publication it was made from
+    copy_of    INTEGER,              -- seq of the kept publication that it is a copy of
     alias      TEXT,                 -- the id it brought along from another file
     codec      TEXT,                 -- NULL is json
     checksum   INTEGER NOT NULL,     -- over value and headers, bound to id and queue
@@ -58,13 +60,14 @@ CREATE TABLE message (
 ) STRICT;
 -- The rowid ends every index, so (rank, pos, id) is read in order without a sort.
 CREATE INDEX message_ready    ON message (queue, rank, pos) WHERE state = 0;
-CREATE INDEX message_delayed  ON message (due_at, queue) WHERE state = 1;
-CREATE INDEX message_lease    ON message (due_at, queue, worker, leased_at) WHERE state = 3;
+CREATE INDEX message_delayed  ON message (queue, due_at) WHERE state = 1;
+CREATE INDEX message_lease    ON message (queue, due_at, worker, leased_at) WHERE state = 3;
 CREATE INDEX message_dead     ON message (queue, pos) WHERE state = 4;
 CREATE INDEX message_keyed    ON message (queue, key, turn) WHERE key IS NOT NULL AND state < 4;
-CREATE INDEX message_expiring ON message (expires_at, queue, state)
+CREATE INDEX message_expiring ON message (queue, expires_at, state)
     WHERE expires_at IS NOT NULL AND state < 3;
 CREATE INDEX message_origin   ON message (origin, queue) WHERE origin IS NOT NULL;
+CREATE INDEX message_copy     ON message (copy_of, queue) WHERE copy_of IS NOT NULL;
 CREATE INDEX message_alias    ON message (alias) WHERE alias IS NOT NULL;
 
 -- Values that are large or shared. The count stands apart: inside the row it would rewrite the value.
@@ -145,7 +148,8 @@ CREATE TABLE mark (
 CREATE TABLE kept (
     queue   INTEGER PRIMARY KEY,
     n       INTEGER NOT NULL,
-    trimmed INTEGER NOT NULL
+    trimmed INTEGER NOT NULL,
+    scanned INTEGER NOT NULL DEFAULT 0  -- up to where the trimmer has looked for this queue
 ) STRICT;
 CREATE TABLE reader (
     name       TEXT PRIMARY KEY,
@@ -174,6 +178,7 @@ CREATE TABLE publication (
     created_at REAL NOT NULL,
     expires_at REAL,
     dedupe_key TEXT,
+    fingerprint INTEGER NOT NULL DEFAULT 0,
     codec      TEXT,
     checksum   INTEGER NOT NULL,
     body       INTEGER NOT NULL,
@@ -181,6 +186,8 @@ CREATE TABLE publication (
     PRIMARY KEY (topic, offset)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX publication_seq ON publication (seq);
+CREATE INDEX publication_expiring ON publication (topic, expires_at)
+    WHERE expires_at IS NOT NULL;
 -- Publications that one subscriber does not get: cancelled for it, or a duplicate there.
 CREATE TABLE skipped (
     queue  INTEGER NOT NULL,
@@ -198,4 +205,4 @@ CREATE TABLE record (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX record_expiring ON record (expires_at, kind) WHERE expires_at IS NOT NULL;
 
-INSERT INTO mark VALUES ('fold', 0), ('trim', 0);
+INSERT INTO mark VALUES ('fold', 0);

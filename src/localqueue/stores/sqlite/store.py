@@ -139,8 +139,8 @@ class SQLStore(SimpleVerbs):
     def stats(self, queue: str, *, now: Now) -> QueueStats:
         return self._runner.read(lambda view: inspect.stats(view, queue, read_now(now)))
 
-    def next_due(self) -> float | None:
-        return self._runner.read(inspect.next_due)
+    def next_due(self, queues: Sequence[str]) -> float | None:
+        return self._runner.read(lambda view: inspect.next_due(view, queues))
 
     def record_worker_heartbeat(self, queue: str, worker_id: str, *, now: Now) -> None:
         self._runner.write(lambda tx: queues.see_worker(tx, queue, worker_id), now)
@@ -171,8 +171,9 @@ class SQLStore(SimpleVerbs):
             if n < dead_letters.SLICE:
                 return pruned
 
-    def purge(self, queue: str, *, now: Now) -> int:
-        return self._runner.write(lambda tx: purge.purge(tx, queue), now)
+    def purge(self, queue: str, *, now: Now | None = None) -> int:
+        when = self._time().now if now is None else now
+        return self._runner.write(lambda tx: purge.purge(tx, queue), when)
 
     # --- topics -------------------------------------------------------------------------------
     def subscribe(self, topic: str, subscriber: str, *, start: str = "now", now: Now) -> bool:

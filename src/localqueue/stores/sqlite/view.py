@@ -35,7 +35,8 @@ class FileState:
 
     identity: Identity
     counts: Counts = field(default_factory=Counts)
-    last_sweep: float = float("-inf")
+    last_sweep: dict[int, float] = field(default_factory=dict)
+    """When each queue was last swept."""
     folded: int = 0
     _settings: dict[str, QueueSettings] = field(default_factory=dict)
 
@@ -96,7 +97,18 @@ class View:
 class Transaction(View):
     """A state that may be changed. Events and new messages are gathered and written together."""
 
-    __slots__ = ("_deleted", "_delta", "events", "messages", "now", "ready", "room", "seq")
+    __slots__ = (
+        "_deleted",
+        "_delta",
+        "events",
+        "folded",
+        "messages",
+        "now",
+        "ready",
+        "room",
+        "seq",
+        "swept",
+    )
 
     def __init__(self, db: sqlite3.Connection, file: FileState, now: float) -> None:
         super().__init__(db, file)
@@ -109,6 +121,15 @@ class Transaction(View):
         self.room: set[str] = set()
         self._delta: Counter[tuple[int, int]] = Counter()
         self._deleted: list[tuple[int]] = []
+        self.swept: set[int] = set()
+        """Queues that were swept in this transaction."""
+        self.folded: int | None = None
+
+    def committed(self) -> None:
+        """What the process may remember, now that it is true for everybody."""
+        self.file.last_sweep.update(dict.fromkeys(self.swept, self.now))
+        if self.folded is not None:
+            self.file.folded = self.folded
 
     def event(
         self,

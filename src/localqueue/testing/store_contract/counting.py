@@ -132,16 +132,17 @@ class Counting(StoreCase):
         assert stats.average_inflight_age_seconds is None
 
     def test_the_next_due_moment_is_that_of_a_delay_or_of_a_lease(self, store: QueueStore) -> None:
-        assert store.next_due() is None
+        assert store.next_due([QUEUE]) is None
         put(store)
-        assert store.next_due() is None
+        assert store.next_due([QUEUE]) is None
 
         lease_one(store, timeout=30.0)
-        assert store.next_due() == NOW + 30
+        assert store.next_due([QUEUE]) == NOW + 30
         put(store, delay=10.0)
-        assert store.next_due() == NOW + 10
+        assert store.next_due([QUEUE]) == NOW + 10
         put(store, delay=5.0, queue="other")
-        assert store.next_due() == NOW + 5
+        assert store.next_due([QUEUE]) == NOW + 10
+        assert store.next_due([QUEUE, "other"]) == NOW + 5
 
     def test_counts_agree_with_the_journal_and_with_what_is_there(self, store: QueueStore) -> None:
         _live_a_little(store)

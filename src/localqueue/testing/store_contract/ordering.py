@@ -57,9 +57,9 @@ class Order(StoreCase):
     ) -> None:
         put(store, "abandoned")
         lease_one(store, timeout=30.0)
-        put(store, "put at 35", now=NOW + 35)
+        put(store, "put at 25", now=NOW + 25)
 
-        assert values(lease(store, 9, now=NOW + 40)) == ["put at 35", "abandoned"]
+        assert values(lease(store, 9, now=NOW + 40)) == ["put at 25", "abandoned"]
 
     def test_a_requeued_dead_letter_goes_behind_what_is_ready(self, store: QueueStore) -> None:
         dead = put_dead(store, "dead")

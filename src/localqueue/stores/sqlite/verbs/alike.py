@@ -25,7 +25,7 @@ def are_alike(queue: QueueRow, puts: Sequence[Put], bounded: bool) -> bool:
     if (
         settings.fanout is not None
         or (bounded and settings.maxsize)
-        or (settings.journal and settings.journal_payloads)
+        or settings.keeps_payloads
         or first.dedupe_key is not None
         or first.ordering_key is not None
         or first.request_id is not None
@@ -47,23 +47,22 @@ def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> Alike
     rank = -first.priority
     ttl = settings.ttl if first.ttl is None else first.ttl
     expires_at = None if ttl is None else now + ttl
-    codec, headers = first.codec, first.headers
+    headers, codec = first.headers, None if first.codec == "json" else first.codec
     start = tx.reserve(len(puts), queue.id, None, state)
     shared = (
-        queue.id, state, rank, due, due_at, now, expires_at,
-        None if codec == "json" else codec, headers,
+        queue.id, state, rank, due, due_at, now, expires_at, codec, headers,
     )  # fmt: skip
     public, number = tx.file.identity.public, queue.id
     own: list[Any] = []
     for seq, put in enumerate(puts, start):
         body = put.body
-        own += (seq, seal(checksum(body, headers), seq, number), body)
+        own += (seq, seal(checksum(body, headers, codec), seq, number), body)
     _write(tx, shared, own)
     tx.db.execute(SQL.add_alike_events, (start, tx.seq))
     tx.ready.add(queue.name)
     message = StoredMessage(
-        "", queue.name, b"", codec, headers, PUBLIC_STATE[state], 0, now, due, None, None, None,
-        None, [], None, -rank, None, expires_at, 0, 0, 0,
+        "", queue.name, b"", first.codec, headers, PUBLIC_STATE[state], 0, now, due, None, None,
+        None, None, [], None, -rank, None, expires_at, 0, 0, 0,
     )  # fmt: skip
     ids = [public(seq) for seq in range(start, start + len(puts))]
     return AlikeAnswers(ids, [put.body for put in puts], message, queue.version)

@@ -17,5 +17,5 @@ def open_clock(tx: Transaction, boot_id: str, steady: float, wall: float) -> flo
     if found is not None:
         # Whoever held a lease is gone with the old boot.
         tx.db.execute(SQL.free_all_leases, (start,))
-        tx.file.last_sweep = float("-inf")
+        tx.file.last_sweep.clear()
     return start - steady

@@ -9,7 +9,13 @@ from localqueue.stores.sqlite.rows import MessageRow
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DELAYED, DROPPED, HELD, READY
 from localqueue.stores.sqlite.verbs.leave import remove
-from localqueue.stores.sqlite.verbs.log import count_unread, move_position, read_log, unread
+from localqueue.stores.sqlite.verbs.log import (
+    count_unread,
+    move_position,
+    own_key,
+    read_log,
+    unread,
+)
 from localqueue.stores.sqlite.verbs.sweep import expire_waiting
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
@@ -28,37 +34,41 @@ class Buried:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The new message goes to ``queue``; its producer should pause for ``delay`` seconds."""
+    """There is room; its producer should pause for ``delay`` seconds."""
 
-    queue: QueueRow
     delay: float = 0.0
-    overflow_to: str | None = None
-    """Instead, it goes to the queue of this name."""
 
 
-Admission = Admitted | Buried | Dropped
+@dataclass(frozen=True, slots=True)
+class Overflowed:
+    """The new message goes to another queue."""
+
+    to: str
+
+
+Admission = Admitted | Overflowed | Buried | Dropped
 
 
 def admit(tx: Transaction, queue: QueueRow) -> Admission:
     """Where one more message goes. QueueIsFull when its producer must wait or is refused."""
     settings = queue.settings
     waiting = count_waiting(tx, queue)
-    if waiting >= settings.maxsize and expire_waiting(tx):
+    if waiting >= settings.maxsize and expire_waiting(tx, queue):
         waiting = count_waiting(tx, queue)
     if waiting < settings.maxsize:
-        return Admitted(queue)
+        return Admitted()
     match settings.overflow:
         case "throttle":
             share = (waiting - settings.maxsize + 1) / settings.maxsize
-            return Admitted(queue, delay=settings.throttle_delay * min(1.0, share))
+            return Admitted(settings.throttle_delay * min(1.0, share))
         case "drop-newest":
             return Dropped()
         case "drop-oldest" if _drop_oldest(tx, queue):
-            return Admitted(queue)
+            return Admitted()
         case "overflow":
             if settings.overflow_to is None:
                 return Buried()
-            return Admitted(queue, overflow_to=settings.overflow_to)
+            return Overflowed(settings.overflow_to)
     raise QueueIsFull(queue.name, settings.overflow)
 
 
@@ -82,20 +92,15 @@ def _drop_oldest(tx: Transaction, queue: QueueRow) -> bool:
     entry = entries[0] if entries else None
     if entry is not None and oldest is not None:
         # What is published has no priority, so it goes before what has one.
-        key = (-oldest.rank, oldest.pos, oldest.id)
-        entry = entry if (0, entry.created_at, entry.seq) < key else None
+        other = (-oldest.rank, oldest.pos, oldest.id)
+        entry = entry if (0, entry.created_at, entry.seq) < other else None
     if entry is not None and rest is not None:
         tx.event(DROPPED, queue.id, entry.seq, prev=entry.seq)
-        _release_key(tx, queue, entry.dedupe_key, entry.seq)
+        key = own_key(entry.dedupe_key, queue)
+        tx.db.execute(SQL.release_dedupe, (queue.id, key, entry.seq, tx.now))
         move_position(tx, queue, rest, entry.offset)
         return True
     if oldest is None:
         return False
     remove(tx, oldest, DROPPED)
     return True
-
-
-def _release_key(tx: Transaction, queue: QueueRow, key: str | None, number: int) -> None:
-    if key is not None:
-        own = f"{key}:{queue.name.rpartition('.')[2]}"
-        tx.db.execute(SQL.release_dedupe, (queue.id, own, number, tx.now))

@@ -35,6 +35,7 @@ from localqueue.stores.sqlite.verbs.capacity import (
     Admitted,
     Buried,
     Dropped,
+    Overflowed,
     admit,
 )
 from localqueue.stores.sqlite.verbs.dedupe import (
@@ -43,7 +44,7 @@ from localqueue.stores.sqlite.verbs.dedupe import (
     remember_key,
     remember_request,
 )
-from localqueue.stores.sqlite.verbs.find import read_row
+from localqueue.stores.sqlite.verbs.find import find_number, read_row
 from localqueue.stores.sqlite.verbs.history import ended_attempts
 from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.view import QueueRow, Transaction
@@ -90,30 +91,27 @@ def deliver(
 ) -> Enqueued:
     """Put one message into one queue; ``key`` is its dedupe key there."""
     if key is not None:
-        # A message that did not fit may have the key in the queue that took it.
-        for place in overflow_chain(tx, queue):
-            number = find_duplicate(tx, place, put, key)
-            if number is not None:
-                return existing(tx, queue, put, number)
+        number = find_duplicate(tx, queue, put, key)
+        if number is not None:
+            return existing(tx, queue, put, number)
     target, delay = queue, 0.0
     if bounded:
         for _ in range(LONGEST_OVERFLOW_CHAIN):
             if target.settings.maxsize == 0:
                 break
-            admission = admit(tx, target)
-            match admission:
+            match admit(tx, target):
+                case Admitted(pause):
+                    delay = pause
+                    break
+                case Overflowed(name):
+                    target = use_queue(tx, name)
+                case Buried():
+                    return insert(tx, target, put, queue, key=key, shared=shared, overflowed=True)
                 case Dropped():
                     return _drop(tx, target, put)
-                case Buried():
-                    return insert(tx, target, put, key=key, shared=shared, overflowed=True)
-                case Admitted(overflow_to=None):
-                    delay = admission.delay
-                    break
-                case Admitted(overflow_to=str(name)):
-                    target = use_queue(tx, name)
         else:
             raise QueueIsFull(queue.name, queue.settings.overflow)
-    answer = insert(tx, target, put, key=key, shared=shared)
+    answer = insert(tx, target, put, queue, key=key, shared=shared)
     return answer._replace(delay=delay) if delay else answer
 
 
@@ -121,12 +119,13 @@ def insert(
     tx: Transaction,
     queue: QueueRow,
     put: Put,
+    home: QueueRow,
     *,
     key: str | None = None,
     shared: SharedBody | None = None,
     overflowed: bool = False,
 ) -> Enqueued:
-    """Write the message, its event and its dedupe record."""
+    """Write the message and its event; ``home`` is where it was put, and keeps its dedupe key."""
     now, settings = tx.now, queue.settings
     due = now + put.delay
     error = None
@@ -143,21 +142,22 @@ def insert(
     expires_at = None if ttl is None or overflowed else now + ttl
     seq = tx.seq + 1
     body = _place_body(tx, queue, put, seq, shared)
-    keeps = settings.journal and settings.journal_payloads
+    keeps = settings.keeps_payloads
     tx.event(ENQUEUED, queue.id, 0, entered=state, error=error, body=body if keeps else None)
+    codec = None if put.codec == "json" else put.codec
     rank = -put.priority if settings.ordering == "priority" else 0
     tx.messages.append(
         (
             seq, queue.id, state, rank, now if overflowed else due, due_at, now, expires_at,
             now if overflowed else None, None if error is None else json.dumps(error), key,
-            ordering_key, None if ordering_key is None else seq, seq, None, put.id,
-            None if put.codec == "json" else put.codec,
-            seal(checksum(put.body, put.headers), seq, queue.id), body, put.headers,
+            ordering_key, None if ordering_key is None else seq, seq,
+            None if home.id == queue.id else home.id, None, put.id, codec,
+            seal(checksum(put.body, put.headers, codec), seq, queue.id), body, put.headers,
             None if body is not None else put.body,
         )
     )  # fmt: skip
     if key is not None:
-        remember_key(tx, queue, put, key, seq)
+        remember_key(tx, home, put, key, seq)
     if state != DEAD:
         tx.ready.add(queue.name)
     message = StoredMessage(
@@ -221,7 +221,7 @@ def _place_body(
     tx: Transaction, queue: QueueRow, put: Put, seq: int, shared: SharedBody | None
 ) -> int | None:
     """Where the value goes: None for the row itself."""
-    keeps = queue.settings.journal and queue.settings.journal_payloads
+    keeps = queue.settings.keeps_payloads
     if shared is None and not keeps and len(put.body) <= LARGEST_INLINE:
         return None
     if shared is None or shared.number is None:
@@ -239,7 +239,9 @@ def _place_body(
 
 def store_request(tx: Transaction, queue: QueueRow, put: Put, answer: Enqueued) -> None:
     """Remember which message this request made, so that a repeated one is answered with it."""
-    if put.request_id is not None and answer.fate is Fate.STORED:
-        number = tx.file.identity.seq(answer.message.id)
+    if put.request_id is not None and answer.fate is not Fate.DROPPED:
+        tx.write_messages()
+        place = tx.queue(answer.message.queue)
+        number = None if place is None else find_number(tx, place, answer.message.id)
         if number is not None:
             remember_request(tx, queue, put, number)

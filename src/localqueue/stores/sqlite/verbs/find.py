@@ -39,7 +39,9 @@ def read_row(view: View, queue: QueueRow, number: int) -> MessageRow | None:
 
 
 def lives(view: View, queue: int, number: int) -> bool:
-    """Whether the message is still there in any state."""
+    """Whether the message is still there in any state; an overflowed one is in another queue."""
+    if view.db.execute(SQL.message_row, (number,)).fetchone() is not None:
+        return True
     row = view.queue(view.queue_name(queue))
     return row is not None and (
         find_row(view, row, number) is not None or find_unread(view, row, number) is not None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
 
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import BY_SWEEP, COUNTED, STATE_NAMES
@@ -13,15 +12,16 @@ from localqueue.stores.sqlite.verbs.log import trim_log
 from localqueue.stores.sqlite.view import Transaction
 
 EVERY = 2048
-TRIM_SLICE = 2 * EVERY
-"""More than is written between two folds, so that trimming keeps up."""
+WINDOW = 8 * EVERY
+"""How far the trimmer looks for one queue: more than is written between two folds."""
 
 
 def fold_sometimes(tx: Transaction) -> None:
     """At the end of a write transaction: fold when enough has happened since the last time."""
-    if tx.seq - tx.file.folded >= EVERY:
-        tx.file.folded = _folded(tx)
-        if tx.seq - tx.file.folded >= EVERY:
+    # One that wrote no event has no time of its own, and nothing to count.
+    if tx.seq > tx.start_seq and tx.seq - tx.file.folded >= EVERY:
+        tx.folded = _folded(tx)
+        if tx.seq - tx.folded >= EVERY:
             fold(tx)
 
 
@@ -45,7 +45,7 @@ def fold(tx: Transaction) -> None:
     tx.db.executemany(SQL.add_to_worker, [(*key, n) for key, n in leases.items()])
     tx.db.executemany(SQL.add_to_kept, list(kept.items()))
     tx.db.execute(SQL.write_mark, (upto, "fold"))
-    tx.file.folded = upto
+    tx.folded = upto
     for queue in sorted({queue for queue, _ in states}):
         counts = dict(tx.db.execute(SQL.queue_counters, (queue,)).fetchall())
         detail = {STATE_NAMES[state]: counts.get(state, 0) for state in range(5)}
@@ -55,79 +55,49 @@ def fold(tx: Transaction) -> None:
 
 
 def trim(tx: Transaction, upto: int) -> None:
-    """Let go of a slice of events that no policy and no reader keeps, up to the fold.
+    """Let go of events that no policy and no reader keeps, up to the fold.
 
-    Queues keep their events for different times, so what stays is passed over, and the next slice
-    goes on behind it until it meets events that are too young for everybody; then from the start.
+    Each queue from its own oldest event on, so that what a queue keeps is always its newest; in
+    windows, so that no call pays for a long journal.
     """
-    policies = _Policies(tx)
-    if not policies.anything_to_trim(tx):
-        return
-    after = tx.db.execute(SQL.read_mark, ("trim",)).fetchone()[0]
-    rows = tx.db.execute(SQL.trim_candidates, (after, upto, TRIM_SLICE)).fetchall()
-    gone = [row for row in rows if policies.lets_go(*row[:3])]
-    _delete(tx, gone)
-    reached_young = not rows or len(rows) < TRIM_SLICE or policies.is_young(rows[-1][2])
-    tx.db.execute(SQL.write_mark, (0 if reached_young else rows[-1][0], "trim"))
+    readers = [(seq, tx.now - max_age) for _, seq, _, max_age in tx.db.execute(SQL.readers)]
+    first = tx.db.execute(SQL.first_event).fetchone()
+    for queue, _, text, n, _, scanned in tx.db.execute(SQL.kept).fetchall():
+        settings = tx.file.parse_settings(text)
+        oldest = tx.now - settings.journal_max_age if settings.journal else tx.now
+        surplus = n - settings.journal_max_rows
+        if surplus > 0 or (first is not None and first[1] <= oldest):
+            _trim_queue(tx, queue, scanned, upto, oldest, surplus, readers)
 
 
-class _Policies:
-    """Which events may go now."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self.now = tx.now
-        self.newest = tx.seq
-        self.surplus: dict[int, int] = {}
-        self.age: dict[int, float] = {}
-        for queue, _, settings_text, n, _ in tx.db.execute(SQL.kept).fetchall():
-            settings = tx.file.parse_settings(settings_text)
-            self.age[queue] = settings.journal_max_age if settings.journal else 0.0
-            self.surplus[queue] = n - settings.journal_max_rows
-        self.readers = [
-            (seq, tx.now - max_age) for _, seq, _, max_age in tx.db.execute(SQL.readers)
-        ]
-
-    def anything_to_trim(self, tx: Transaction) -> bool:
-        if any(age == 0.0 for age in self.age.values()) or any(
-            surplus > 0 for surplus in self.surplus.values()
-        ):
-            return True
-        first = tx.db.execute(SQL.first_event).fetchone()
-        return first is not None and not self.is_young(first[1])
-
-    def is_young(self, at: float) -> bool:
-        """Whether no queue lets go of an event of this time because of its age."""
-        return at > self.now - min(self.age.values(), default=0.0) and not any(
-            surplus > 0 for surplus in self.surplus.values()
-        )
-
-    def lets_go(self, seq: int, queue: int, at: float) -> bool:
-        if seq >= self.newest or any(
-            seq > position and at > oldest for position, oldest in self.readers
-        ):
-            return False
-        if at <= self.now - self.age.get(queue, 0.0):
-            return True
-        if self.surplus.get(queue, 0) > 0:
-            self.surplus[queue] -= 1
-            return True
-        return False
-
-
-def _delete(tx: Transaction, rows: Iterable[tuple[int, int, float, int | None]]) -> None:
-    gone: defaultdict[int, list[int]] = defaultdict(list)
-    with_bodies: set[int] = set()
-    for seq, queue, _, body in rows:
-        gone[queue].append(seq)
+def _trim_queue(
+    tx: Transaction,
+    queue: int,
+    scanned: int,
+    upto: int,
+    oldest: float,
+    surplus: int,
+    readers: list[tuple[int, float]],
+) -> None:
+    """Trim one queue until the first event that stays."""
+    end = min(upto, scanned + WINDOW)
+    gone: list[int] = []
+    bodies: list[int] = []
+    for seq, at, body in tx.db.execute(SQL.trim_candidates, (scanned, end, queue)):
+        needed = any(seq > position and at > since for position, since in readers)
+        if needed or seq >= upto or (at > oldest and len(gone) >= surplus):
+            end = seq - 1
+            break
+        gone.append(seq)
         if body is not None:
-            drop_body(tx, body)
-            with_bodies.add(queue)
-    for queue, seqs in gone.items():
-        tx.db.execute(SQL.delete_events, (json.dumps(seqs),))
-        tx.db.execute(SQL.trim_kept, (len(seqs), seqs[-1], queue))
-    for queue in with_bodies:
-        if tx.db.execute(SQL.find_topic, (queue,)).fetchone():
-            trim_log(tx, queue)
+            bodies.append(body)
+    for body in bodies:
+        drop_body(tx, body)
+    if gone:
+        tx.db.execute(SQL.delete_events, (json.dumps(gone),))
+    tx.db.execute(SQL.trim_kept, (len(gone), gone[-1] if gone else 0, end, queue))
+    if tx.db.execute(SQL.find_topic, (queue,)).fetchone():
+        trim_log(tx, queue)
 
 
 def _folded(tx: Transaction) -> int:

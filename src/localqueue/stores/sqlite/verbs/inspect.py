@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from localqueue.message import QueueStats
 from localqueue.stores.protocol import StoredMessage
@@ -12,8 +12,14 @@ from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DEAD, DELAYED, HELD, INFLIGHT, READY
 from localqueue.stores.sqlite.verbs.find import find_number, read_row
 from localqueue.stores.sqlite.verbs.history import ended_attempts
-from localqueue.stores.sqlite.verbs.log import as_row, count_unread, read_log, unread
-from localqueue.stores.sqlite.verbs.sweep import is_poison
+from localqueue.stores.sqlite.verbs.log import (
+    as_row,
+    count_expired_unread,
+    count_unread,
+    read_log,
+    unread,
+)
+from localqueue.stores.sqlite.verbs.sweep import SLICE, is_poison
 from localqueue.stores.sqlite.view import QueueRow, View
 
 
@@ -35,7 +41,7 @@ def peek(view: View, queue: str, limit: int, now: float) -> list[StoredMessage]:
         return []
     found = [
         *_first(map(MessageRow._make, view.db.execute(SQL.ready_in_order, (row.id,))), limit, now),
-        *_first(_returning(view, row, now), -1, now),
+        *_first(_returning(view, row, now, limit), -1, now),
         *_first(_unread(view, row, limit), limit, now),
     ]
     found.sort(key=lambda message: (message.rank, message.pos, message.id))
@@ -51,12 +57,13 @@ def _first(rows: Iterable[MessageRow], limit: int, now: float) -> Iterator[Messa
     return itertools.islice(living, None if limit < 0 else limit)
 
 
-def _returning(view: View, queue: QueueRow, now: float) -> Iterator[MessageRow]:
+def _returning(view: View, queue: QueueRow, now: float, limit: int) -> Iterator[MessageRow]:
     """Delayed messages that are due, and messages whose lease is over: ready, but not swept yet."""
-    for row in map(MessageRow._make, view.db.execute(SQL.due_of_queue, (now, queue.id))):
+    arguments = (queue.id, now, max(limit, SLICE))
+    for row in map(MessageRow._make, view.db.execute(SQL.due_of_queue, arguments)):
         yield row._replace(state=READY, pos=row.due_at or now, due_at=None)
-    for row in map(MessageRow._make, view.db.execute(SQL.ended_of_queue, (now, queue.id))):
-        if not is_poison(row, queue.settings):
+    for row in map(MessageRow._make, view.db.execute(SQL.ended_of_queue, arguments)):
+        if not is_poison(queue.settings, row.crashes, row.liveness, row.note):
             yield row._replace(state=READY, pos=now, due_at=None, token=None)
 
 
@@ -79,8 +86,8 @@ def waiting(view: View, queue: str, now: float) -> int:
     row = view.queue(queue)
     if row is None:
         return 0
-    expired = view.db.execute(SQL.expired_states, (now, row.id)).fetchall()
-    return sum(view.states(row.id)[:INFLIGHT]) + count_unread(view, row) - len(expired)
+    expired: int = view.db.execute(SQL.count_expired, (row.id, now)).fetchone()[0]
+    return sum(view.states(row.id)[:INFLIGHT]) + count_unread(view, row, now) - expired
 
 
 def stats(view: View, queue: str, now: float) -> QueueStats:
@@ -89,59 +96,63 @@ def stats(view: View, queue: str, now: float) -> QueueStats:
         return QueueStats()
     counts = _as_if_swept(view, row, now)
     leases = view.db.execute(SQL.leases, (now, row.id)).fetchall()
-    by_worker: dict[str, int] = {}
-    for worker, _, _ in leases:
-        if worker is not None:
-            by_worker[worker] = by_worker.get(worker, 0) + 1
-    ages = [now - leased_at for _, leased_at, _ in leases]
+    held = sum(n for _, n, _, _ in leases)
     return QueueStats(
         ready=counts[READY],
         delayed=counts[DELAYED] + counts[HELD],
         inflight=counts[INFLIGHT],
         dead=counts[DEAD],
         total=sum(counts),
-        by_worker_id=by_worker,
+        by_worker_id={worker: n for worker, n, _, _ in leases if worker is not None},
         leases_by_worker_id=view.file.counts.leases(view.db, row.id, view.start_seq),
         last_seen_by_worker_id=dict(view.db.execute(SQL.workers_seen, (row.id,)).fetchall()),
         oldest_ready_age_seconds=_oldest_ready_age(view, row, now),
-        oldest_inflight_age_seconds=max(ages, default=None),
-        average_inflight_age_seconds=sum(ages) / len(ages) if ages else None,
+        oldest_inflight_age_seconds=max((oldest for _, _, oldest, _ in leases), default=None),
+        average_inflight_age_seconds=(
+            sum(total for _, _, _, total in leases) / held if held else None
+        ),
         held=counts[HELD],
     )
 
 
-def next_due(view: View) -> float | None:
-    """When time will next change something."""
-    found = (
-        view.db.execute(SQL.next_due_delayed).fetchone(),
-        view.db.execute(SQL.next_due_lease).fetchone(),
-    )
-    return min((row[0] for row in found if row is not None), default=None)
+def next_due(view: View, queues: Sequence[str]) -> float | None:
+    """When time will next change something in these queues."""
+    rows = [row for name in queues if (row := view.queue(name)) is not None]
+    found = [
+        view.db.execute(statement, (row.id,)).fetchone()
+        for row in rows
+        for statement in (SQL.next_due_delayed, SQL.next_due_lease)
+    ]
+    return min((due[0] for due in found if due is not None), default=None)
 
 
 def _as_if_swept(view: View, queue: QueueRow, now: float) -> list[int]:
     """The counts as the next lease will find them: what is due moves, what is expired goes."""
     counts = view.states(queue.id)
-    counts[READY] += count_unread(view, queue)
-    due = view.db.execute(SQL.count_due, (now, queue.id)).fetchone()[0]
+    buries = queue.settings.on_expiry == "dead-letter"
+    if queue.topic is not None:
+        counts[READY] += count_unread(view, queue, now)
+        counts[DEAD] += count_expired_unread(view, queue, now) if buries else 0
+    due = view.db.execute(SQL.count_due, (queue.id, now)).fetchone()[0]
     counts[DELAYED] -= due
     counts[READY] += due
-    buries = queue.settings.on_expiry == "dead-letter"
     keys = set()
-    for state, due_at, key in view.db.execute(SQL.expired_states, (now, queue.id)):
+    for state, due_at, key in view.db.execute(SQL.expired_states, (queue.id, now)):
         moved = state == DELAYED and due_at is not None and due_at <= now
         counts[READY if moved else state] -= 1
         counts[DEAD] += buries
         keys.add(key)
-    for row in map(MessageRow._make, view.db.execute(SQL.ended_of_queue, (now, queue.id))):
-        expired = row.expires_at is not None and row.expires_at <= now
+    for crashes, liveness, note, expires_at, key in view.db.execute(
+        SQL.fates_of_ended, (queue.id, now)
+    ):
+        expired = expires_at is not None and expires_at <= now
         counts[INFLIGHT] -= 1
-        if is_poison(row, queue.settings) or (expired and buries):
+        if is_poison(queue.settings, crashes, liveness, note) or (expired and buries):
             counts[DEAD] += 1
         elif not expired:
             counts[READY] += 1
             continue
-        keys.add(row.key)
+        keys.add(key)
     for key in keys - {None}:
         _count_next_of_key(view, queue, key, now, counts)
     return counts
@@ -154,7 +165,7 @@ def _count_next_of_key(
     for row in map(MessageRow._make, view.db.execute(SQL.members_of_key, (queue.id, key))):
         ended = row.state == INFLIGHT and row.due_at is not None and row.due_at <= now
         expired = row.expires_at is not None and row.expires_at <= now
-        if (ended and is_poison(row, queue.settings)) or (
+        if (ended and is_poison(queue.settings, row.crashes, row.liveness, row.note)) or (
             expired and (ended or row.state != INFLIGHT)
         ):
             continue
@@ -166,7 +177,10 @@ def _count_next_of_key(
 
 def _oldest_ready_age(view: View, queue: QueueRow, now: float) -> float | None:
     """The first of each priority is the oldest of it; one step per priority, however many wait."""
-    oldest = [row.pos for row in _first(_returning(view, queue, now), -1, now)]
+    _, first_due = view.db.execute(SQL.count_due, (queue.id, now)).fetchone()
+    oldest = [] if first_due is None else [first_due]
+    if view.db.execute(SQL.ended_leases, (queue.id, now, 1)).fetchone() is not None:
+        oldest.append(now)
     oldest += [row.pos for row in _first(_unread(view, queue, 1), 1, now)]
     found = view.db.execute(SQL.first_rank, (queue.id, now)).fetchone()
     while found is not None:

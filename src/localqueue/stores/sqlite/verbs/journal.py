@@ -14,7 +14,6 @@ from localqueue.stores.sqlite.verbs.find import find_number, find_row
 from localqueue.stores.sqlite.view import Transaction, View
 
 LONGEST_LIFE = 10_000
-CHUNK = 1000
 
 
 def journal(
@@ -25,14 +24,11 @@ def journal(
     seq = 0 if after is None else position_seq(view, after)
     if after is not None:
         _check_not_trimmed(view, seq, wanted)
-    found: list[JournalEvent] = []
-    while len(found) < limit:
-        rows = view.db.execute(SQL.events_after, (seq, max(CHUNK, limit))).fetchall()
-        found += [_event(view, row) for row in rows if wanted is None or row[2] in wanted]
-        if len(rows) < max(CHUNK, limit):
-            break
-        seq = rows[-1][0]
-    return found[:limit]
+    if wanted is None:
+        rows = view.db.execute(SQL.events_after, (seq, limit))
+    else:
+        rows = view.db.execute(SQL.events_of_queues, (seq, json.dumps(sorted(wanted)), limit))
+    return [_event(view, row) for row in rows.fetchall()]
 
 
 def journal_end(view: View) -> str:
@@ -80,10 +76,12 @@ def register_reader(
     if found is not None and position is None:
         seq = found[1]
     elif position is None:
+        # Where nothing after it is missing, in any queue that has a journal.
         first = tx.db.execute(SQL.first_event).fetchone()
-        seq = first[0] - 1 if first else 0
+        seq = max(first[0] - 1 if first else 0, _trimmed(tx, None))
     else:
         seq = position_seq(tx, position)
+        _check_not_trimmed(tx, seq, None)
     tx.db.execute(SQL.write_reader, (name, seq, tx.now, max_age))
     return JournalReader(name, tx.file.identity.public(seq), tx.now, max_age)
 
@@ -107,15 +105,24 @@ def readers(view: View) -> list[JournalReader]:
 
 
 def _check_not_trimmed(view: View, seq: int, wanted: set[int] | None) -> None:
-    for queue, name, settings, _, trimmed in view.db.execute(SQL.kept):
-        asked = (
-            queue in wanted if wanted is not None else view.file.parse_settings(settings).journal
+    trimmed = _trimmed(view, wanted)
+    if trimmed > seq:
+        raise JournalTrimmed(
+            f"the journal was trimmed up to {view.file.identity.public(trimmed)};"
+            " events after the asked position are gone"
         )
-        if asked and trimmed > seq:
-            raise JournalTrimmed(
-                f"the journal of {name!r} was trimmed up to"
-                f" {view.file.identity.public(trimmed)}; events after the asked position are gone"
-            )
+
+
+def _trimmed(view: View, wanted: set[int] | None) -> int:
+    """Up to where events of these queues are gone, or of all that have a journal."""
+    return max(
+        (
+            trimmed
+            for queue, _, settings, _, trimmed, _ in view.db.execute(SQL.kept)
+            if (view.file.parse_settings(settings).journal if wanted is None else queue in wanted)
+        ),
+        default=0,
+    )
 
 
 def _event(view: View, row: tuple[Any, ...]) -> JournalEvent:

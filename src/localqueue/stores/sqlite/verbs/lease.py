@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from localqueue.stores.protocol import LARGEST_BATCH_BYTES, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite.rows import MessageRow, is_damaged, leased, leased_message
@@ -28,7 +29,7 @@ from localqueue.stores.sqlite.verbs.log import (
 from localqueue.stores.sqlite.verbs.sweep import sweep, sweep_sometimes
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
-DAMAGED = {
+DAMAGED: dict[str, Any] = {
     "type": "DamagedMessage",
     "module": "localqueue.errors",
     "message": "value and checksum do not agree: what is stored is not what was put",
@@ -38,19 +39,21 @@ DAMAGED = {
 def lease(tx: Transaction, request: LeaseRequest) -> list[StoredMessage]:
     """Up to ``limit`` messages, from the queues in the order given."""
     tx.write_messages()
+    queues = [queue for name in request.queues if (queue := tx.queue(name)) is not None]
+    for queue in queues:
+        # Removing the head of a key makes the next one ready: for that everything due is swept
+        # before, so that one call takes one message of a key, as with leases.
+        if request.remove or request.limit == 0:
+            sweep(tx, queue)
+        else:
+            sweep_sometimes(tx, queue)
     taken = _Taken(request)
-    if request.remove:
-        # Removing the head of a key makes the next one ready: what is due is swept before, so that
-        # one call takes one message of a key, as with leases.
-        while sweep(tx):
-            pass
-        _from_all(tx, taken)
-        return taken.messages
-    sweep_sometimes(tx)
-    _from_all(tx, taken)
+    _from_all(tx, queues, taken)
     # Nothing that is due is overlooked by one who would go away with less than was asked for.
-    while not taken.is_full() and sweep(tx):
-        _from_all(tx, taken)
+    late = [queue for queue in queues if queue.id not in tx.swept and not taken.is_full()]
+    swept = [sweep(tx, queue) for queue in late]
+    if any(swept):
+        _from_all(tx, queues, taken)
     return taken.messages
 
 
@@ -90,12 +93,9 @@ class _Taken:
         return self.wants() <= 0 or self.size >= LARGEST_BATCH_BYTES
 
 
-def _from_all(tx: Transaction, taken: _Taken) -> None:
-    for name in taken.request.queues:
-        queue = tx.queue(name)
-        if queue is None or queue.settings.paused:
-            continue
-        if not taken.is_full():
+def _from_all(tx: Transaction, queues: list[QueueRow], taken: _Taken) -> None:
+    for queue in queues:
+        if not queue.settings.paused and not taken.is_full():
             _from_queue(tx, queue, taken)
 
 
@@ -119,7 +119,8 @@ def _sound_rows(tx: Transaction, queue: QueueRow, taken: _Taken) -> list[Message
         if size > LARGEST_BATCH_BYTES and (rows or taken.messages):
             break
         expired = row.expires_at is not None and row.expires_at <= tx.now
-        if not expired and not is_damaged(row):
+        error = None if expired else _trouble(row, taken.request)
+        if not expired and error is None:
             rows.append(row)
             continue
         sound = False
@@ -129,10 +130,20 @@ def _sound_rows(tx: Transaction, queue: QueueRow, taken: _Taken) -> list[Message
         if expired:
             expire(tx, row)
         else:
-            bury(tx, row, QUARANTINED, DAMAGED, by=BY_SWEEP)
+            bury(tx, row, QUARANTINED, error, by=BY_SWEEP)
     if not sound:
         return None
     return _make_messages(tx, queue, rows, entries) if entries else rows
+
+
+def _trouble(row: MessageRow, request: LeaseRequest) -> dict[str, Any] | None:
+    """Why the message cannot be handed out, or None."""
+    if is_damaged(row):
+        return DAMAGED
+    codec = row.codec or "json"
+    if request.codecs is not None and codec not in request.codecs:
+        return DAMAGED | {"message": f"written with the codec {codec!r}, which its reader lacks"}
+    return None
 
 
 def _make_messages(

@@ -43,7 +43,8 @@ def remove(tx: Transaction, row: MessageRow, kind: int, *, by: int = BY_WORKER) 
     tx.closing(kind, row, None, by=by)
     tx.delete(row.id)
     if row.dedupe_key is not None:
-        tx.db.execute(SQL.release_dedupe, (row.queue, row.dedupe_key, row.number, tx.now))
+        home = row.queue if row.home is None else row.home
+        tx.db.execute(SQL.release_dedupe, (home, row.dedupe_key, row.number, tx.now))
     if row.body is not None:
         drop_body(tx, row.body)
     if row.ended:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from localqueue.errors import ConfigurationError
+from localqueue.stores.protocol import LARGEST_BATCH_BYTES
 from localqueue.stores.sqlite.rows import MessageRow, seal
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import ENQUEUED, READY
 from localqueue.stores.sqlite.verbs.bodies import drop_body, use_body
+from localqueue.stores.sqlite.verbs.leave import expire
 from localqueue.stores.sqlite.view import QueueRow, Transaction, View
 
 SLICE = 256
+MOST_SLICES = 64
 
 
 class Publication(NamedTuple):
@@ -22,6 +25,7 @@ class Publication(NamedTuple):
     created_at: float
     expires_at: float | None
     dedupe_key: str | None
+    fingerprint: int
     codec: str | None
     checksum: int
     body: int
@@ -55,37 +59,74 @@ def last_offset(view: View, topic: int) -> int:
     return int(found[0]) if found else 0
 
 
-def count_unread(view: View, queue: QueueRow) -> int:
+def count_unread(view: View, queue: QueueRow, now: float | None = None) -> int:
+    """What the subscriber will read; with ``now`` without what is expired by then."""
     rest = unread(view, queue)
     if rest is None:
         return 0
     skipped: int = view.db.execute(SQL.count_skipped, (queue.id, rest.position)).fetchone()[0]
-    return rest.end - rest.position - skipped
+    n = rest.end - rest.position - skipped
+    return n if now is None else n - count_expired_unread(view, queue, now)
+
+
+def count_expired_unread(view: View, queue: QueueRow, now: float) -> int:
+    rest = unread(view, queue)
+    if rest is None:
+        return 0
+    found = view.db.execute(SQL.count_expired_publications, (*rest, queue.id, now)).fetchone()
+    return int(found[0])
 
 
 def read_log(view: View, queue: QueueRow, rest: Unread, limit: int) -> list[Publication]:
-    """The next publications for this subscriber, without those it does not get."""
+    """The next publications for this subscriber, without those it does not get; 16 MiB of them."""
     found: list[Publication] = []
-    after = rest.position
-    while len(found) < limit and after < rest.end:
-        rows = view.db.execute(
-            SQL.publications_after, (rest.topic, after, rest.end, limit)
-        ).fetchall()
-        if not rows:
+    size = 0
+    for row in view.db.execute(SQL.publications_after, (*rest, queue.id, limit)):
+        found.append(Publication._make(row))
+        size += len(found[-1].value or b"")
+        if size > LARGEST_BATCH_BYTES:
             break
-        last = rows[-1][0]
-        skipped = {offset for (offset,) in view.db.execute(SQL.skipped, (queue.id, after, last))}
-        found += [Publication._make(row) for row in rows if row[0] not in skipped]
-        after = last
-    return found[:limit]
+    return found
 
 
 def move_position(tx: Transaction, queue: QueueRow, rest: Unread, position: int) -> None:
-    """The subscriber has passed everything up to ``position``."""
+    """The subscriber has passed everything up to ``position``, and what is skipped behind it."""
+    while True:
+        after = [
+            offset for (offset,) in tx.db.execute(SQL.skipped_after, (queue.id, position, SLICE))
+        ]
+        run = [offset for n, offset in enumerate(after, position + 1) if n == offset]
+        position = run[-1] if run else position
+        if len(run) < SLICE:
+            break
     tx.db.execute(SQL.move_subscription, (position, queue.id))
     tx.db.execute(SQL.forget_skipped, (queue.id, position))
     tx.room.add(queue.name)
     trim_log(tx, rest.topic)
+
+
+def pass_over(tx: Transaction, queue: QueueRow, offset: int) -> None:
+    """The subscriber does not get this publication from the log."""
+    if not tx.db.execute(SQL.pass_publication, (queue.id, offset)).rowcount:
+        tx.db.execute(SQL.skip_publication, (queue.id, offset))
+
+
+def expire_unread(tx: Transaction, queue: QueueRow, limit: int) -> int:
+    """Let go of a slice of the unread publications whose time to live is over; how many."""
+    rest = unread(tx, queue)
+    if rest is None:
+        return 0
+    arguments = (*rest, queue.id, tx.now, limit)
+    expired = [
+        Publication._make(row)
+        for row in tx.db.execute(SQL.expired_publications, arguments).fetchall()
+    ]
+    for entry in expired:
+        expire(tx, make_message_early(tx, queue, rest.topic, entry))
+    left = unread(tx, queue)
+    if expired and left is not None:
+        move_position(tx, queue, left, left.position)
+    return len(expired)
 
 
 def as_row(queue: QueueRow, topic: int, entry: Publication) -> MessageRow:
@@ -112,10 +153,11 @@ def as_row(queue: QueueRow, topic: int, entry: Publication) -> MessageRow:
         expires_at=entry.expires_at,
         failed_at=None,
         error=None,
-        dedupe_key=_own_key(queue, entry),
+        dedupe_key=own_key(entry.dedupe_key, queue),
         key=None,
         turn=None,
         last=entry.seq,
+        home=None,
         origin=entry.seq,
         alias=None,
         codec=entry.codec,
@@ -136,8 +178,8 @@ def make_message(tx: Transaction, queue: QueueRow, topic: int, entry: Publicatio
     tx.messages.append(
         (
             row.id, row.queue, row.state, row.rank, row.pos, row.due_at, row.created_at,
-            row.expires_at, None, None, row.dedupe_key, None, None, row.last, row.origin, None,
-            row.codec, row.checksum, row.body, row.headers, None,
+            row.expires_at, None, None, row.dedupe_key, None, None, row.last, None, row.origin,
+            None, row.codec, row.checksum, row.body, row.headers, None,
         )
     )  # fmt: skip
     tx.write_messages()
@@ -148,7 +190,7 @@ def make_message_early(
     tx: Transaction, queue: QueueRow, topic: int, entry: Publication
 ) -> MessageRow:
     """Make one that is not the next: the position will pass over it."""
-    tx.db.execute(SQL.skip_publication, (queue.id, entry.offset))
+    pass_over(tx, queue, entry.offset)
     return make_message(tx, queue, topic, entry)
 
 
@@ -163,7 +205,7 @@ def find_unread(view: View, queue: QueueRow, seq: int) -> tuple[int, Publication
     entry = Publication._make(found[1:])
     if not rest.position < entry.offset <= rest.end:
         return None
-    if view.db.execute(SQL.skipped, (queue.id, entry.offset - 1, entry.offset)).fetchone():
+    if view.db.execute(SQL.is_skipped, (queue.id, entry.offset)).fetchone():
         return None
     return rest.topic, entry
 
@@ -176,23 +218,22 @@ def trim_log(tx: Transaction, topic: int) -> None:
         if until is None or position < until:
             floor = min(floor, position)
     kept_after = last_trimmed(tx, topic)
-    gone = 0
-    for offset, seq, body in tx.db.execute(
-        SQL.oldest_publications, (topic, floor, SLICE)
-    ).fetchall():
-        if seq > kept_after:
+    for _ in range(MOST_SLICES):
+        rows = tx.db.execute(SQL.oldest_publications, (topic, floor, SLICE)).fetchall()
+        gone = [(offset, body) for offset, seq, body in rows if seq <= kept_after]
+        for _, body in gone:
+            drop_body(tx, body)
+        if gone:
+            tx.db.execute(SQL.delete_publications, (topic, gone[-1][0]))
+        if len(gone) < SLICE:
             break
-        drop_body(tx, body)
-        gone = offset
-    if gone:
-        tx.db.execute(SQL.delete_publications, (topic, gone))
 
 
 def last_trimmed(tx: Transaction, topic: int) -> int:
     """Up to where the topic's publications are no longer kept for late subscribers."""
     queue = tx.queue(tx.queue_name(topic))
     assert queue is not None
-    if not (queue.settings.journal and queue.settings.journal_payloads):
+    if not queue.settings.keeps_payloads:
         return tx.seq
     found = tx.db.execute(SQL.trimmed_upto, (topic,)).fetchone()
     return int(found[0]) if found else 0
@@ -218,7 +259,6 @@ def change_fanout(tx: Transaction, topic: QueueRow, mode: str | None) -> None:
         tx.db.execute(SQL.open_log, (last, topic.id))
 
 
-def _own_key(queue: QueueRow, entry: Publication) -> str | None:
-    if entry.dedupe_key is None:
-        return None
-    return f"{entry.dedupe_key}:{queue.name.rpartition('.')[2]}"
+def own_key(key: str | None, queue: QueueRow) -> str | None:
+    """A publication's dedupe key as this subscriber has it."""
+    return None if key is None else f"{key}:{queue.name.rpartition('.')[2]}"

@@ -23,9 +23,16 @@ from localqueue.stores.sqlite.verbs.enqueue import (
     store_request,
     subscriber_queues,
 )
-from localqueue.stores.sqlite.verbs.log import Publication, as_row, last_offset
+from localqueue.stores.sqlite.verbs.log import (
+    Publication,
+    as_row,
+    last_offset,
+    own_key,
+    pass_over,
+)
 from localqueue.stores.sqlite.verbs.order import check_order
 from localqueue.stores.sqlite.verbs.queues import use_queue
+from localqueue.stores.sqlite.verbs.sweep import sweep_sometimes
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 
@@ -37,6 +44,7 @@ def enqueue_many(
     if not puts:
         return []
     queue = use_queue(tx, puts[0].queue)
+    sweep_sometimes(tx, queue)
     if are_alike(queue, puts, bounded):
         return insert_alike(tx, queue, puts)
     return [_enqueue(tx, put, bounded) for put in puts]
@@ -60,9 +68,7 @@ def _enqueue(tx: Transaction, put: Put, bounded: bool) -> Enqueued:
 
 
 def _publish(tx: Transaction, topic: QueueRow, put: Put, bounded: bool) -> Enqueued:
-    subscribers = [
-        (queue, queue.name.removeprefix(f"{topic.name}.")) for queue in subscriber_queues(tx, topic)
-    ]
+    subscribers = subscriber_queues(tx, topic)
     if not subscribers:
         raise InvalidMessage("publish-subscribe routing requires configured subscribers")
     needs_place = put.delay > 0 or put.priority > 0 or put.ordering_key is not None
@@ -79,16 +85,16 @@ def _publish(tx: Transaction, topic: QueueRow, put: Put, bounded: bool) -> Enque
 def _copy(
     tx: Transaction,
     topic: QueueRow,
-    subscribers: list[tuple[QueueRow, str]],
+    subscribers: list[QueueRow],
     put: Put,
     bounded: bool,
 ) -> Enqueued:
     """One message per subscriber; they share the value."""
-    keeps = _keeps(topic)
+    keeps = topic.settings.keeps_payloads
     shared = SharedBody() if len(subscribers) > 1 or keeps else None
     answers = [
-        deliver(tx, queue, put, key=_own_key(put, name), bounded=bounded, shared=shared)
-        for queue, name in subscribers
+        deliver(tx, queue, put, key=own_key(put.dedupe_key, queue), bounded=bounded, shared=shared)
+        for queue in subscribers
     ]
     stored = [answer for answer in answers if answer.fate is Fate.STORED]
     if stored:
@@ -99,10 +105,11 @@ def _copy(
             # For subscribers who come later and start in the past.
             use_body(tx, shared.number)
             entry = _add_publication(tx, topic, put, seq, shared.number)
+            _mark_copies(tx, stored, seq)
             if topic.settings.fanout != "copy":
                 # Those who read the log have their copy already.
-                for queue, _ in subscribers:
-                    tx.db.execute(SQL.skip_publication, (queue.id, entry.offset))
+                for queue in subscribers:
+                    pass_over(tx, queue, entry.offset)
     answer = min(answers, key=lambda answer: list(Fate).index(answer.fate))
     return answer._replace(
         delay=max(answer.delay for answer in answers),
@@ -113,15 +120,16 @@ def _copy(
 def _append(
     tx: Transaction,
     topic: QueueRow,
-    subscribers: list[tuple[QueueRow, str]],
+    subscribers: list[QueueRow],
     put: Put,
     bounded: bool,
 ) -> Enqueued:
     """One publication in the log; a subscriber that has the key already does not get it."""
     have: list[tuple[QueueRow, int]] = []
     takers: list[tuple[QueueRow, str | None]] = []
-    for queue, name in subscribers:
-        key = _own_key(put, name)
+    for queue in subscribers:
+        sweep_sometimes(tx, queue)
+        key = own_key(put.dedupe_key, queue)
         number = None if key is None else find_duplicate(tx, queue, put, key)
         if number is None:
             takers.append((queue, key))
@@ -136,12 +144,16 @@ def _append(
             if isinstance(admission, Admitted):
                 delay = max(delay, admission.delay)
     seq = tx.event(
-        PUBLISHED, topic.id, 0, n=len(takers), body=tx.seq + 1 if _keeps(topic) else None
+        PUBLISHED,
+        topic.id,
+        0,
+        n=len(takers),
+        body=tx.seq + 1 if topic.settings.keeps_payloads else None,
     )
     add_body(tx, seq, put.body, 1)
     entry = _add_publication(tx, topic, put, seq, seq)
     for queue, _ in have:
-        tx.db.execute(SQL.skip_publication, (queue.id, entry.offset))
+        pass_over(tx, queue, entry.offset)
     for queue, key in takers:
         tx.ready.add(queue.name)
         if key is not None:
@@ -158,28 +170,29 @@ def _add_publication(
 ) -> Publication:
     offset = last_offset(tx, topic.id) + 1
     ttl = topic.settings.ttl if put.ttl is None else put.ttl
+    codec = None if put.codec == "json" else put.codec
     entry = Publication(
         offset,
         seq,
         tx.now,
         None if ttl is None else tx.now + ttl,
         put.dedupe_key,
-        None if put.codec == "json" else put.codec,
-        seal(checksum(put.body, put.headers), seq, topic.id),
+        put.fingerprint,
+        codec,
+        seal(checksum(put.body, put.headers, codec), seq, topic.id),
         body,
         put.headers,
         put.body,
     )
     tx.db.execute(SQL.write_topic, (topic.id, offset))
     tx.db.execute(SQL.add_publication, (topic.id, *entry[:-1]))
-    if _keeps(topic):
+    if topic.settings.keeps_payloads:
         use_body(tx, body)
     return entry
 
 
-def _keeps(topic: QueueRow) -> bool:
-    return topic.settings.journal and topic.settings.journal_payloads
-
-
-def _own_key(put: Put, subscriber: str) -> str | None:
-    return None if put.dedupe_key is None else f"{put.dedupe_key}:{subscriber}"
+def _mark_copies(tx: Transaction, stored: list[Enqueued], publication: int) -> None:
+    """So that one who subscribes again is not handed what it still has."""
+    tx.write_messages()
+    numbers = [tx.file.identity.seq(answer.message.id) for answer in stored]
+    tx.db.executemany(SQL.mark_copy, [(publication, number) for number in numbers])

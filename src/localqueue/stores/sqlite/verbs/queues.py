@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localqueue.checks import check_queue_name
-from localqueue.errors import ConfigurationError
+from localqueue.errors import ConfigurationError, InvalidArgument
 from localqueue.stores.settings import DEFAULT_SETTINGS, QueueSettings
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import ACTORS, CONFIGURED
@@ -40,6 +40,8 @@ def configure(
 ) -> tuple[QueueSettings, int]:
     """Write these settings where they differ from the row's; the last one wins."""
     check_queue_name(name)
+    if by not in ACTORS:
+        raise InvalidArgument(f"by must be one of {', '.join(ACTORS)}, not {by!r}")
     row = tx.queue(name)
     if row is None:
         row = make_queue(tx, name, DEFAULT_SETTINGS.changed(changes))

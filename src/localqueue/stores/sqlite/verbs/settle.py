@@ -101,7 +101,7 @@ def extend(
     tx: Transaction, receipts: Sequence[Receipt], timeout: float, note: str | None
 ) -> list[LeaseAnswer]:
     answers = []
-    for receipt, row in _held(tx, receipts):
+    for receipt, row in _held(tx, receipts, make=False):
         if row is None or row.state != INFLIGHT:
             answers.append(LeaseAnswer.LOST)
             continue
@@ -131,6 +131,9 @@ def settle_and_lease(
 
 def settle(tx: Transaction, item: Settle) -> Settled:
     """Ack, release or dead-letter, with records and follow-ups; all of it or nothing."""
+    if not item.receipt.token and conflicts(tx, item.records):
+        # Before an unread publication is made a message for it.
+        return Settled.CONFLICT
     ((receipt, row),) = _held(tx, [item.receipt])
     if row is None or (row.state == DEAD and isinstance(item.settlement, Release)):
         return Settled.STALE
@@ -176,7 +179,7 @@ def _actor(receipt: Receipt) -> int:
 
 
 def _held(
-    tx: Transaction, receipts: Sequence[Receipt]
+    tx: Transaction, receipts: Sequence[Receipt], *, make: bool = True
 ) -> Iterator[tuple[Receipt, MessageRow | None]]:
     """Each receipt with the row it may act on now, or None; the same one may come twice."""
     numbers = [tx.file.identity.seq(receipt.id) for receipt in receipts]
@@ -191,9 +194,9 @@ def _held(
                 row = None
             # Settling one may promote another of the batch: that one is read again.
             if row is not None and row.key is not None:
-                row = _find(tx, receipt)
+                row = _find(tx, receipt, make)
         else:
-            row = _find(tx, receipt)
+            row = _find(tx, receipt, make)
         if number is not None:
             touched.add(number)
         yield receipt, row if row is not None and _may_act(receipt, row) else None
@@ -209,7 +212,7 @@ def _read_ahead(tx: Transaction, numbers: Sequence[int | None]) -> dict[int, Mes
     return {row.id: row for row in rows}
 
 
-def _find(tx: Transaction, receipt: Receipt) -> MessageRow | None:
+def _find(tx: Transaction, receipt: Receipt, make: bool) -> MessageRow | None:
     queue = tx.queue(receipt.queue)
     if queue is None:
         return None
@@ -218,7 +221,7 @@ def _find(tx: Transaction, receipt: Receipt) -> MessageRow | None:
     if number is None:
         return None
     row = find_row(tx, queue, number)
-    if row is None and not receipt.token:
+    if row is None and not receipt.token and make:
         # An unread publication that someone acts on by its id gets its own row first.
         entry = find_unread(tx, queue, number)
         row = None if entry is None else make_message_early(tx, queue, *entry)

@@ -1,13 +1,12 @@
 """What time does: leases end, delayed messages become due, waiting ones expire.
 
-It runs inside the transactions of those who lease, in bounded slices, so that no background process
-is needed and no call pays for a large backlog.
+It runs inside the transactions of those who put and lease, for the queues they use, in bounded
+slices: no background process is needed, and no call pays for another queue's backlog.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.sqlite.rows import MessageRow
@@ -23,48 +22,58 @@ from localqueue.stores.sqlite.states import (
 )
 from localqueue.stores.sqlite.verbs.find import lives
 from localqueue.stores.sqlite.verbs.leave import bury, expire, put_back
-from localqueue.stores.sqlite.view import Transaction
+from localqueue.stores.sqlite.verbs.log import expire_unread
+from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 SLICE = 256
+MOST_SLICES = 16
+"""Of one queue in one call: the rest is swept by the next ones."""
 OFTEN_ENOUGH = 0.010
 PREFETCHED = "prefetched"
 """The note of a lease whose handler has not begun: its end is no crash."""
 
 
-def sweep_sometimes(tx: Transaction) -> None:
-    """Sweep a slice, unless one was swept just now."""
-    if abs(tx.now - tx.file.last_sweep) >= OFTEN_ENOUGH:
-        sweep(tx)
+def sweep_sometimes(tx: Transaction, queue: QueueRow) -> None:
+    """Sweep the queue, unless that was done just now."""
+    last = tx.file.last_sweep.get(queue.id)
+    if last is None or abs(tx.now - last) >= OFTEN_ENOUGH:
+        sweep(tx, queue)
 
 
-def sweep(tx: Transaction) -> bool:
-    """Sweep a slice of everything that is due; whether anything was."""
-    tx.file.last_sweep = tx.now
-    swept = end_leases(tx) + promote_due(tx) + expire_waiting(tx)
-    _forget_dedupes(tx)
-    _forget_records(tx)
-    return swept > 0
+def sweep(tx: Transaction, queue: QueueRow) -> bool:
+    """Do what is due in this queue; whether anything was."""
+    anything = False
+    for _ in range(MOST_SLICES):
+        swept = end_leases(tx, queue) + promote_due(tx, queue) + expire_slice(tx, queue)
+        if not swept:
+            break
+        anything = True
+    if not tx.swept:
+        _forget_dedupes(tx)
+        _forget_records(tx)
+    tx.swept.add(queue.id)
+    return anything
 
 
-def charged(row: MessageRow) -> bool:
+def charged(liveness: str | None, note: str | None) -> bool:
     """Whether the end of this lease is the death of a worker that was running the message."""
-    return row.liveness is not None and row.note != PREFETCHED
+    return liveness is not None and note != PREFETCHED
 
 
-def is_poison(row: MessageRow, settings: QueueSettings) -> bool:
+def is_poison(
+    settings: QueueSettings, crashes: int, liveness: str | None, note: str | None
+) -> bool:
     """Whether the end of this lease is one crash too many."""
-    return charged(row) and 0 < settings.crash_limit <= row.crashes + 1
+    return charged(liveness, note) and 0 < settings.crash_limit <= crashes + 1
 
 
-def end_leases(tx: Transaction) -> int:
+def end_leases(tx: Transaction, queue: QueueRow) -> int:
     """Leases whose time is over: back to ready, or to the dead letters after too many crashes."""
     tx.write_messages()
-    rows = tx.db.execute(SQL.ended_leases, (tx.now, SLICE)).fetchall()
+    rows = tx.db.execute(SQL.ended_leases, (queue.id, tx.now, SLICE)).fetchall()
     for row in map(MessageRow._make, rows):
-        queue = tx.queue(tx.queue_name(row.queue))
-        assert queue is not None
-        limit = queue.settings.crash_limit
-        if is_poison(row, queue.settings):
+        if is_poison(queue.settings, row.crashes, row.liveness, row.note):
+            limit = queue.settings.crash_limit
             error = {
                 "type": "CrashLimitExceeded",
                 "module": None,
@@ -72,31 +81,38 @@ def end_leases(tx: Transaction) -> int:
             }
             bury(tx, row, DEAD_LETTERED, error, by=BY_SWEEP, crashed=True)
         else:
-            put_back(tx, row, LEASE_EXPIRED, by=BY_SWEEP, crashed=charged(row))
+            crashed = charged(row.liveness, row.note)
+            put_back(tx, row, LEASE_EXPIRED, by=BY_SWEEP, crashed=crashed)
     return len(rows)
 
 
-def promote_due(tx: Transaction) -> int:
-    """Delayed messages whose time has come, in one event per queue."""
+def promote_due(tx: Transaction, queue: QueueRow) -> int:
+    """Delayed messages whose time has come, in one event."""
     tx.write_messages()
-    rows = tx.db.execute(SQL.due_messages, (tx.now, SLICE)).fetchall()
+    rows = tx.db.execute(SQL.due_messages, (queue.id, tx.now, SLICE)).fetchall()
     if rows:
-        tx.db.execute(SQL.promote_messages, (json.dumps([number for number, _ in rows]),))
-        for queue, n in Counter(queue for _, queue in rows).items():
-            tx.event(PROMOTED, queue, left=DELAYED, entered=READY, n=n, by=BY_SWEEP)
-            tx.ready.add(tx.queue_name(queue))
+        tx.db.execute(SQL.promote_messages, (json.dumps([number for (number,) in rows]),))
+        tx.event(PROMOTED, queue.id, left=DELAYED, entered=READY, n=len(rows), by=BY_SWEEP)
+        tx.ready.add(queue.name)
     return len(rows)
 
 
-def expire_waiting(tx: Transaction) -> int:
-    """Messages that waited longer than their time to live."""
+def expire_waiting(tx: Transaction, queue: QueueRow) -> bool:
+    """Let go of everything in this queue that waited too long; whether anything was."""
+    expired = [expire_slice(tx, queue)]
+    while expired[-1] and len(expired) < MOST_SLICES:
+        expired.append(expire_slice(tx, queue))
+    return any(expired)
+
+
+def expire_slice(tx: Transaction, queue: QueueRow) -> int:
+    """A slice of the messages and publications that waited longer than their time to live."""
     tx.write_messages()
-    rows = tx.db.execute(SQL.expired_messages, (tx.now, SLICE)).fetchall()
-    for number in [row[0] for row in rows]:
-        # Read again: the one before may have been the head that held this one.
-        found = tx.db.execute(SQL.message_row, (number,)).fetchone()
-        expire(tx, MessageRow._make(found))
-    return len(rows)
+    rows = tx.db.execute(SQL.expired_messages, (queue.id, tx.now, SLICE)).fetchall()
+    for number in rows:
+        # Read one by one: the one before may have been the head that held this one.
+        expire(tx, MessageRow._make(tx.db.execute(SQL.message_row, number).fetchone()))
+    return len(rows) + expire_unread(tx, queue, SLICE)
 
 
 def _forget_dedupes(tx: Transaction) -> None:

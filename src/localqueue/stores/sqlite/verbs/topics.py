@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from localqueue.checks import check_subscriber_name
+from localqueue.checks import check_queue_name, check_subscriber_name
 from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import SUBSCRIBED, UNSUBSCRIBED
 from localqueue.stores.sqlite.verbs.log import count_unread, last_offset, trim_log, unread
 from localqueue.stores.sqlite.verbs.queues import configure, make_queue, use_queue
+from localqueue.stores.sqlite.verbs.sweep import expire_waiting
 from localqueue.stores.sqlite.view import QueueRow, Transaction, View
 
 
@@ -25,7 +26,7 @@ def subscribe(tx: Transaction, topic_name: str, subscriber: str, start: str) -> 
         return False
     last = last_offset(tx, topic.id)
     position = last if start == "now" else _offset_before(tx, topic, start, last)
-    name = f"{topic_name}.{subscriber}"
+    name = check_queue_name(f"{topic_name}.{subscriber}")
     queue = tx.queue(name)
     settings = replace(topic.settings, fanout=None, paused=False)
     if queue is None:
@@ -36,10 +37,14 @@ def subscribe(tx: Transaction, topic_name: str, subscriber: str, start: str) -> 
     tx.db.execute(SQL.add_subscription, (queue.id, topic.id, subscriber, position, until))
     tx.write_messages()
     tx.db.execute(SQL.skip_what_it_has, (queue.id, topic.id, position))
+    tx.db.execute(SQL.remember_keys_of_unread, (queue.id, topic.id, position, subscriber))
     tx.db.execute(SQL.set_topic, (topic.id, queue.id))
     tx.event(SUBSCRIBED, topic.id, detail={"subscriber": subscriber, "start": start, "queue": name})
     tx.forget(name)
     tx.ready.add(name)
+    if position < last:
+        # What is published may be over by now.
+        expire_waiting(tx, use_queue(tx, name))
     return True
 
 
@@ -78,7 +83,7 @@ def _subscriptions(view: View, topic: QueueRow) -> list[tuple[int, str, int, int
 
 def _offset_before(tx: Transaction, topic: QueueRow, start: str, last: int) -> int:
     """The log position that belongs to a start in the past."""
-    if not (topic.settings.journal and topic.settings.journal_payloads):
+    if not topic.settings.keeps_payloads:
         raise ConfigurationError(
             f"a subscriber of {topic.name!r} can start in the past only when its journal keeps"
             " payloads; give the topic journal_policy=Journal(payloads=True)"

@@ -1,0 +1,63 @@
+"""Short ways to say what a test does with files of the SQLite store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from localqueue.queue import PersistentQueue
+
+PATIENCE = 20.0
+"""How long a test waits for what must happen; only a failing one waits that long."""
+
+Queue = PersistentQueue[Any]
+Picture = dict[str, tuple[int, bytes | None]]
+
+
+def picture(folder: Path) -> Picture:
+    """The folder's listing, with modes and contents."""
+    return {
+        path.name: (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in folder.iterdir()
+    }
+
+
+def filled(path: Path, *values: Any) -> Path:
+    """A file of ours, closed, with these messages in the queue "jobs"."""
+    with PersistentQueue[Any]("jobs", store_path=path) as queue:
+        queue.put_many(values)
+    return path
+
+
+def contents(path: Path) -> list[Any]:
+    with PersistentQueue[Any]("jobs", store_path=path) as queue:
+        return [message.value for message in queue.peek(10_000)]
+
+
+def delete(path: Path) -> None:
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        (path.parent / name).unlink(missing_ok=True)
+
+
+def run_program(program: str, path: Path) -> str:
+    """A program in a process of its own: forking is safe where no test runner has threads."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+CALLS: dict[str, Callable[[Queue], object]] = {
+    "put": lambda queue: queue.put("a"),
+    "get": lambda queue: queue.get(block=False),
+    "qsize": lambda queue: queue.qsize(),
+}

@@ -1,0 +1,155 @@
+"""Files that are deleted, replaced, moved or restored while they are open, and full disks."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.errors import (
+    StoreFull,
+    StoreMoved,
+)
+from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite import connection
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+from tests.unit.stores.phrases import CALLS, Queue, contents, delete, filled, picture
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    return folder / "queue.sqlite3"
+
+
+@pytest.fixture
+def open_queue(path: Path) -> Iterator[Queue]:
+    """A queue whose file is open, with one message."""
+    store = SQLiteQueueStore(path)
+    queue: Queue = PersistentQueue("jobs", store=store)
+    queue.put("before")
+    yield queue
+    store.close()
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_file_that_was_deleted_takes_nothing_and_is_not_made_again(
+    open_queue: Queue, path: Path, call: Callable[[Queue], object]
+) -> None:
+    delete(path)
+
+    for _ in range(2):
+        with pytest.raises(StoreMoved, match="was deleted while it was open"):
+            call(open_queue)
+
+    assert list(path.parent.iterdir()) == []
+    open_queue.store.close()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_folder_that_was_deleted_is_not_made_again(open_queue: Queue, path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+    with pytest.raises(StoreMoved):
+        open_queue.put("lost")
+
+    assert not path.parent.exists()
+
+
+def test_a_folder_that_became_a_file_is_an_error_of_the_tree(open_queue: Queue, path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.write_text("x")
+
+    with pytest.raises(StoreMoved, match="cannot be reached any more"):
+        open_queue.put("lost")
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_file_that_was_replaced_is_not_written_by_those_who_had_the_old_one(
+    open_queue: Queue, path: Path, call: Callable[[Queue], object]
+) -> None:
+    other = filled(path.parent / "other.sqlite3", "of another queue")
+    delete(path)
+    other.rename(path)
+    before = picture(path.parent)
+
+    with pytest.raises(StoreMoved, match="replaced by another file"):
+        call(open_queue)
+    open_queue.store.close()
+
+    assert picture(path.parent) == before
+    assert contents(path) == ["of another queue"]
+
+
+def test_a_file_that_was_moved_away_and_back_goes_on_with_everything(
+    open_queue: Queue, path: Path
+) -> None:
+    away = path.with_name("away.sqlite3")
+    path.rename(away)
+    with pytest.raises(StoreMoved):
+        open_queue.put("refused")
+
+    away.rename(path)
+    open_queue.put("after")
+    open_queue.store.close()
+
+    assert contents(path) == ["before", "after"]
+
+
+def test_a_file_restored_from_a_backup_is_there_for_who_opens_it_anew(
+    open_queue: Queue, path: Path, tmp_path: Path
+) -> None:
+    open_queue.store.close()
+    backup = shutil.copy(path, tmp_path / "backup.sqlite3")
+    store = SQLiteQueueStore(path)
+    living: Queue = PersistentQueue("jobs", store=store)
+    living.put("after the backup")
+
+    delete(path)
+    shutil.copy(backup, path)
+
+    with pytest.raises(StoreMoved):
+        living.put("to the old one")
+    store.close()
+    assert contents(path) == ["before"]
+
+
+def test_a_new_object_makes_a_new_file_where_one_was_deleted(open_queue: Queue, path: Path) -> None:
+    delete(path)
+
+    filled(path, "new")
+
+    with pytest.raises(StoreMoved):
+        open_queue.put("old")
+    assert contents(path) == ["new"]
+
+
+def test_a_full_disk_is_an_error_and_what_was_stored_is_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path / "queue.sqlite3", "stored")
+    connect = connection.connect
+
+    def connect_to_a_small_disk(*given: Any, **options: Any) -> sqlite3.Connection:
+        db = connect(*given, **options)
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages + 10}")
+        return db
+
+    monkeypatch.setattr(connection, "connect", connect_to_a_small_disk)
+    store = SQLiteQueueStore(path)
+    queue: Queue = PersistentQueue("jobs", store=store)
+
+    with pytest.raises(StoreFull, match="what was stored is intact") as raised:
+        queue.put("x" * 1_000_000)
+
+    assert isinstance(raised.value.__cause__, sqlite3.Error)
+    assert queue.stats().total == 1
+    assert queue.get(block=False) == "stored"
+    queue.task_done()
+    store.close()

@@ -87,22 +87,26 @@ class Process:
         self._process.stdin.flush()
 
     def heard(self) -> list[Any]:
-        """What it says until its end, which must be a good one."""
-        said, _ = self._process.communicate(timeout=PATIENCE)
-        assert self._process.returncode == 0
-        return [json.loads(line) for line in said.splitlines()]
+        """What else it says until its end, which must be a good one."""
+        return self._rest(expected=0)
 
     def kill(self) -> list[Any]:
-        """Kill it; what it had said by then."""
+        """Kill it; what else it had said by then."""
         os.kill(self._process.pid, signal.SIGKILL)
-        said, _ = self._process.communicate(timeout=PATIENCE)
-        assert self._process.returncode == -signal.SIGKILL
-        return [json.loads(line) for line in said.splitlines()]
+        return self._rest(expected=-signal.SIGKILL)
 
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.communicate(timeout=PATIENCE)
+        with self._process:
+            self._process.wait(PATIENCE)
+
+    def _rest(self, expected: int) -> list[Any]:
+        # Not communicate(): it would not see what readline() has read ahead.
+        assert self._process.stdout is not None
+        said = self._process.stdout.read()
+        assert self._process.wait(PATIENCE) == expected
+        return [json.loads(line) for line in said.splitlines()]
 
 
 class Processes:

@@ -6,7 +6,6 @@ The same seeds pass without a defect in ``test_model.py``, so what is found here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ from localqueue.stores.sqlite.verbs import (
     sweep,
     topics,
 )
-from localqueue.stores.sqlite.verbs.capacity import Admitted
+from localqueue.stores.sqlite.verbs.capacity import Admitted, Overflowed
 from localqueue.stores.sqlite.view import Transaction
 from localqueue.testing.model_run import compare_with_model
 from localqueue.testing.side_by_side import Disagreement, SideBySide
@@ -260,7 +259,7 @@ def a_requeued_message_keeps_its_crashes(patch: pytest.MonkeyPatch) -> None:
 
 @defect
 def a_prefetched_message_is_charged_with_a_crash(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweep, "charged", lambda row: row.liveness is not None)
+    patch.setattr(sweep, "charged", lambda liveness, note: liveness is not None)
 
 
 @defect
@@ -269,7 +268,7 @@ def the_crash_limit_is_one_too_high(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         sweep,
         "is_poison",
-        lambda row, settings: is_poison(row._replace(crashes=row.crashes - 1), settings),
+        lambda settings, crashes, *rest: is_poison(settings, crashes - 1, *rest),
     )
 
 
@@ -279,21 +278,19 @@ def what_overflows_stays_in_its_queue(patch: pytest.MonkeyPatch) -> None:
 
     def stay(tx: Transaction, queue: Any) -> Any:
         admission = admit(tx, queue)
-        if isinstance(admission, Admitted):
-            return replace(admission, overflow_to=None)
-        return admission
+        return Admitted() if isinstance(admission, Overflowed) else admission
 
     patch.setattr(enqueue, "admit", stay)
 
 
 @defect
 def what_overflows_to_dead_letters_is_lost(patch: pytest.MonkeyPatch) -> None:
-    insert = enqueue.insert
+    insert = vars(enqueue)["insert"]
 
-    def lose(tx: Transaction, queue: Any, put: Put, *, overflowed: bool = False, **o: Any) -> Any:
-        if overflowed:
+    def lose(tx: Transaction, queue: Any, put: Put, *rest: Any, **options: Any) -> Any:
+        if options.get("overflowed"):
             return enqueue._drop(tx, queue, put)
-        return insert(tx, queue, put, overflowed=overflowed, **o)
+        return insert(tx, queue, put, *rest, **options)
 
     patch.setattr(enqueue, "insert", lose)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from localqueue.errors import InvalidArgument
+from localqueue.errors import InvalidArgument, StoreMoved
 from localqueue.message import QueueMessage
+from localqueue.queue import PersistentQueue
 from localqueue.testing import ManualClock
-from tests.unit.queue.phrases import Background, NewQueue, Queue
+from tests.unit.queue.phrases import Background, NewQueue, Queue, WatchedSQLiteStore
 
 
 def test_task_done_acknowledges_what_get_returned(queue: Queue) -> None:
@@ -135,14 +136,43 @@ def test_task_done_of_a_lost_lease_takes_nothing_from_the_new_owner(
     assert owner.ack(message)
 
 
-def test_a_message_that_is_taken_again_is_done_once(queue: Queue, clock: ManualClock) -> None:
+def test_each_delivery_of_a_message_is_done_by_itself(queue: Queue, clock: ManualClock) -> None:
     queue.put("a")
     queue.get()
     clock.advance(30)
     queue.get()
 
     queue.task_done()
+    assert queue.stats().inflight == 1, "the first delivery was over already"
+    queue.task_done()
 
     assert queue.stats().total == 0
     with pytest.raises(InvalidArgument):
         queue.task_done()
+
+
+def test_an_operators_id_settles_every_delivery(queue: Queue, clock: ManualClock) -> None:
+    message = queue.put("a")
+    queue.get()
+    clock.advance(30)
+    queue.get()
+
+    assert queue.ack(message.id)
+
+    queue.join()
+    with pytest.raises(InvalidArgument):
+        queue.task_done()
+
+
+def test_a_task_done_that_failed_can_be_repeated(file_store: WatchedSQLiteStore) -> None:
+    queue: Queue = PersistentQueue("jobs", store=file_store)
+    queue.put("a")
+    queue.get()
+    away = file_store.path.rename(file_store.path.with_name("away"))
+
+    with pytest.raises(StoreMoved):
+        queue.task_done()
+    away.rename(file_store.path)
+    queue.task_done()
+
+    assert queue.stats().total == 0

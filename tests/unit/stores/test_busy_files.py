@@ -54,6 +54,51 @@ def test_a_file_that_others_hold_too_long_is_busy_in_time(
     queue.store.close()
 
 
+@pytest.fixture
+def being_made(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection of somebody who is about to make the file: it is not in WAL mode yet."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    yield db
+    db.close()
+
+
+def test_a_file_that_others_are_making_is_waited_for(
+    path: Path, being_made: sqlite3.Connection
+) -> None:
+    store = SQLiteQueueStore(path, timeout=PATIENCE)
+    found: list[list[str]] = []
+    began = threading.Event()
+
+    def look() -> None:
+        began.set()
+        found.append(store.queues())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    assert began.wait(PATIENCE)
+    being_made.execute("ROLLBACK")
+    thread.join(PATIENCE)
+
+    assert found == [[]]
+    store.close()
+
+
+def test_a_file_that_others_take_too_long_to_make_is_busy_in_time(
+    path: Path, being_made: sqlite3.Connection
+) -> None:
+    store = SQLiteQueueStore(path, timeout=0.2)
+    began = time.monotonic()
+
+    with pytest.raises(StoreBusy):
+        store.queues()
+
+    assert 0.2 <= time.monotonic() - began < PATIENCE
+    being_made.execute("ROLLBACK")
+    assert store.queues() == []
+    store.close()
+
+
 def test_a_timeout_of_zero_does_not_wait(path: Path, held: sqlite3.Connection) -> None:
     store = SQLiteQueueStore(path, timeout=0)
 

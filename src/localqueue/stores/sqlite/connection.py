@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def connect(path: Path, *, durability: str, timeout: float) -> sqlite3.Connectio
         cached_statements=256,
     )
     try:
-        _set(db, "journal_mode", "wal")
+        _turn_on_wal(db, timeout)
         _set(db, "synchronous", SYNCHRONOUS[durability])
         _set(db, "wal_autocheckpoint", 1000)
         configure(db)
@@ -236,6 +237,19 @@ def _newer(where: str, version: int) -> LocalQueueError:
         f"{where}: unsupported SQLite queue schema version {version}; this release knows up to"
         f" {SCHEMA_VERSION}. Upgrade localqueue to open it"
     )
+
+
+def _turn_on_wal(db: sqlite3.Connection, timeout: float) -> None:
+    """SQLite itself does not wait here when two processes make a new file at the same moment."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return _set(db, "journal_mode", "wal")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.005)
 
 
 def _set(db: sqlite3.Connection, pragma: str, value: str | int) -> None:

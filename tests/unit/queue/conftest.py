@@ -43,6 +43,12 @@ def store(request: pytest.FixtureRequest) -> Iterator[WatchedStore]:
 
 
 @pytest.fixture
+def only_signals_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who waits looks again by himself, so that a lost signal is seen."""
+    monkeypatch.setattr("localqueue.queue.LOOK_AGAIN", 3600.0)
+
+
+@pytest.fixture
 def new_queue(store: WatchedStore, clock: ManualClock) -> NewQueue:
     """Makes queues on the store and the clock of the test; more than one may have the same name."""
 

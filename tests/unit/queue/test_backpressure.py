@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from queue import Full
 
 import pytest
 
+from localqueue.clock import Now
 from localqueue.errors import StoreClosed
 from localqueue.policies import (
     BoundedBackpressure,
@@ -24,12 +26,14 @@ from localqueue.policies import (
     ThrottlingBackpressure,
 )
 from localqueue.queue import PersistentQueue
+from localqueue.stores.protocol import Enqueued, LeaseRequest, Put, QueueIsFull
 from localqueue.stores.settings import FANOUT_MODES
 from localqueue.testing import ManualClock
 from tests.unit.queue.phrases import (
     Background,
     NewQueue,
     Queue,
+    WatchedMemoryStore,
     WatchedSQLiteStore,
     WatchedStore,
     blocked,
@@ -37,6 +41,8 @@ from tests.unit.queue.phrases import (
     kinds,
     values,
 )
+
+pytestmark = pytest.mark.usefixtures("only_signals_wake")
 
 MAKE_ROOM = """
 import sys
@@ -119,6 +125,32 @@ def test_a_producer_wakes_when_a_waiting_message_leaves(
     assert producer.result().value == "b"
 
 
+class MakesRoomBetween(WatchedMemoryStore):
+    """Somebody takes a message just after a put found no room, and before it waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
+        try:
+            return super().enqueue_many(puts, now=now)
+        except QueueIsFull:
+            self.refused += 1
+            if self.refused == 2:
+                self.lease(LeaseRequest(("jobs",)), now=now)
+            raise
+
+
+def test_room_that_is_made_between_looking_and_waiting_is_not_missed() -> None:
+    store = MakesRoomBetween()
+    queue: Queue = PersistentQueue("jobs", store=store, maxsize=1)
+    queue.put("a")
+
+    assert Background(lambda: queue.put("b")).result().value == "b"
+    assert store.refused == 2
+
+
 def test_a_producer_wakes_when_the_queue_is_purged(
     new_queue: NewQueue, store: WatchedStore
 ) -> None:
@@ -144,8 +176,12 @@ def test_a_producer_wakes_when_the_bound_is_raised(
 
 
 def test_a_producer_wakes_when_what_was_in_the_way_expires(
-    new_queue: NewQueue, store: WatchedStore, clock: ManualClock
+    new_queue: NewQueue,
+    store: WatchedStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("localqueue.queue.LOOK_AGAIN", 0.05)
     queue = new_queue(maxsize=1)
     queue.put("a", ttl=60)
     producer = blocked(store, lambda: queue.put("b"))

@@ -9,21 +9,49 @@ from queue import Empty
 
 import pytest
 
-from localqueue.clock import SYSTEM_CLOCK
+from localqueue.clock import SYSTEM_CLOCK, Now
 from localqueue.errors import StoreClosed, StoreMoved
 from localqueue.message import QueueMessage
 from localqueue.policies import OrderingKeys
 from localqueue.queue import PersistentQueue
+from localqueue.stores.protocol import LeaseRequest, Put, StoredMessage
 from localqueue.testing import ManualClock
 from tests.unit.queue.phrases import (
     Background,
     NewQueue,
     Queue,
+    WatchedMemoryStore,
     WatchedSQLiteStore,
     WatchedStore,
     blocked,
     values,
 )
+
+pytestmark = pytest.mark.usefixtures("only_signals_wake")
+
+
+class PutsBetween(WatchedMemoryStore):
+    """Somebody puts a message just after a get found nothing, and before it waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.empty_handed = 0
+
+    def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+        found = super().lease(request, now=now)
+        if not found:
+            self.empty_handed += 1
+            if self.empty_handed == 2:
+                self.enqueue_many([Put("jobs", b'"just now"')], now=now)
+        return found
+
+
+def test_a_put_between_looking_and_waiting_is_not_missed() -> None:
+    store = PutsBetween()
+    queue: Queue = PersistentQueue("jobs", store=store)
+
+    assert Background(queue.get).result() == "just now"
+    assert store.empty_handed == 2
 
 
 def test_a_put_of_another_thread_wakes_it(queue: Queue, store: WatchedStore) -> None:
@@ -99,8 +127,9 @@ def test_a_delayed_message_wakes_it_when_it_is_due(
 
 
 def test_time_that_a_test_lets_pass_wakes_it(
-    queue: Queue, store: WatchedStore, clock: ManualClock
+    queue: Queue, store: WatchedStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("localqueue.queue.LOOK_AGAIN", 0.05)
     queue.put("in an hour", delay=3600)
     waiting = blocked(store, queue.get)
 

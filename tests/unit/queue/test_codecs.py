@@ -40,6 +40,13 @@ class CaseCodec:
         return {"type": self.id}
 
 
+class SloppyCodec(CaseCodec):
+    """Says that it is the other one, and writes what that one cannot read."""
+
+    def encode(self, value: Any) -> bytes:
+        return str(value).encode()
+
+
 def test_bytes_come_back_as_they_were(new_queue: NewQueue) -> None:
     queue = new_queue(codec_policy=BytesCodec())
     body = bytes(range(256))
@@ -119,6 +126,20 @@ def test_what_cannot_be_decoded_becomes_a_dead_letter_and_the_next_is_handed_out
     assert "capitals" in letter.last_error["message"]
     with pytest.raises(Empty):
         plain.get(block=False)
+
+
+def test_what_its_own_codec_cannot_decode_becomes_a_dead_letter_too(new_queue: NewQueue) -> None:
+    queue = new_queue(codec_policy=CaseCodec())
+    new_queue(codec_policy=SloppyCodec()).put_many(["small", "letters"])
+    queue.put("fine")
+
+    assert queue.get(block=False) == "FINE"
+
+    letters = queue.dead_letters()
+    assert [letter.last_error and letter.last_error["message"] for letter in letters] == [
+        "not in capitals",
+        "not in capitals",
+    ]
 
 
 def test_a_dead_letter_that_could_not_be_read_is_delivered_where_its_codec_is_known(

@@ -147,7 +147,7 @@ def test_a_file_that_was_deleted_before_a_fork_is_not_made_again_after_it(path: 
         try:
             queue.put("b")
         except StoreMoved:
-            print("moved", flush=True)
+            os.write(1, b"moved\\n")
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)

@@ -52,6 +52,26 @@ def test_a_file_that_was_deleted_takes_nothing_and_is_not_made_again(
     assert list(path.parent.iterdir()) == []
 
 
+def test_a_file_that_is_deleted_in_the_middle_of_a_call_was_deleted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = connection.connect_to_read
+
+    def connect_too_late(path: Path, **options: Any) -> sqlite3.Connection:
+        delete(path)
+        return connect(path, **options)
+
+    store = SQLiteQueueStore(path)
+    store.purge("jobs", now=0.0)
+    monkeypatch.setattr(connection, "connect_to_read", connect_too_late)
+
+    with pytest.raises(StoreMoved, match="was deleted while it was open"):
+        store.queues()
+
+    assert list(path.parent.iterdir()) == []
+    store.close()
+
+
 def test_a_folder_that_was_deleted_is_not_made_again(open_queue: Queue, path: Path) -> None:
     shutil.rmtree(path.parent)
 

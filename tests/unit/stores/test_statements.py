@@ -17,8 +17,6 @@ from localqueue.stores.sqlite.verbs.alike import AT_ONCE
 FIRST_ROW = "reads the first row in the order of a b-tree and stops there"
 ALLOWED_SCANS = {
     "last_seq": FIRST_ROW,
-    "next_due_delayed": FIRST_ROW,
-    "next_due_lease": FIRST_ROW,
     "counters": "five rows per queue, and only when a process starts to count or a fold passed it",
     "worker_leases": "one row per worker, read together with the counters",
 }

@@ -45,8 +45,14 @@ _SENTENCES: dict[type[StoreError], str] = {
 }
 
 
-def translate(error: sqlite3.Error, where: str) -> StoreError:
+DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite and its driver raise; the second when the text of a damaged file is no text."""
+
+
+def translate(error: Exception, where: str) -> StoreError:
     """The driver's error as one of ours; the driver's own stays its cause."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreCorrupt(f"{where}: {_SENTENCES[StoreCorrupt]} ({error})")
     code = getattr(error, "sqlite_errorcode", None) or 0
     kind = _BY_CODE.get(code & 0xFF, StoreError)
     return kind(f"{where}: {_SENTENCES.get(kind, 'SQLite failed')} ({error})")
@@ -56,7 +62,7 @@ def translate(error: sqlite3.Error, where: str) -> StoreError:
 def translated(where: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except DRIVER_ERRORS as error:
         raise translate(error, where) from error
 
 

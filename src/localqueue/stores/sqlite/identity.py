@@ -6,6 +6,9 @@ import re
 import secrets
 from bisect import bisect_right
 
+from localqueue.errors import StoreCorrupt
+
+_IS_BITS = re.compile(r"[0-9a-f]{16}").fullmatch
 # Below 2**63: SQLite has no larger integers.
 _IS_ID = re.compile(r"[0-9a-f]{16}[0-7][0-9a-f]{15}").fullmatch
 
@@ -16,6 +19,8 @@ class Identity:
     __slots__ = ("_bits", "_from")
 
     def __init__(self, rows: list[tuple[int, str]]) -> None:
+        if not rows or not all(isinstance(bits, str) and _IS_BITS(bits) for _, bits in rows):
+            raise StoreCorrupt("the identity of the file is damaged; nothing was changed")
         self._from = [from_seq for from_seq, _ in rows]
         self._bits = [bits for _, bits in rows]
 

@@ -380,8 +380,7 @@ SELECT crashes, liveness, note, expires_at, key FROM message
 WHERE state = 3 AND queue = ? AND due_at <= ?
 
 -- name: leases (hot)
-SELECT worker, count(*), max(?1 - leased_at), sum(?1 - leased_at) FROM message
-WHERE state = 3 AND queue = ?2 AND due_at > ?1 GROUP BY worker
+SELECT worker, leased_at FROM message WHERE state = 3 AND queue = ? AND due_at > ?
 
 -- name: next_due_delayed (hot)
 SELECT due_at FROM message WHERE state = 1 AND queue = ? ORDER BY due_at LIMIT 1

@@ -84,7 +84,7 @@ def leased_message(
         (
             public_id(identity, row), queue, value, codec or "json", headers, State.INFLIGHT,
             attempts + 1, created_at, pos, until, worker,
-            None if error is None else json.loads(error), failed_at, history, dedupe_key, -rank,
+            read_json(error), failed_at, history, dedupe_key, -rank,
             key, expires_at, failures, crashes, token, False,
         )
     )  # fmt: skip
@@ -101,6 +101,14 @@ def is_damaged(row: MessageRow) -> bool:
     if type(value) is not bytes or (headers is not None and type(headers) is not bytes):
         return True
     return seal(checksum(value, headers, row.codec), row[0], row[1]) != row.checksum
+
+
+def read_json(text: str | None) -> dict[str, Any] | None:
+    """A kept error or detail; damage to it must not keep its message from being delivered."""
+    try:
+        return None if text is None else dict(json.loads(text))
+    except (TypeError, ValueError):
+        return {"type": None, "module": None, "message": "what was kept here is damaged"}
 
 
 def lease_entry(at: float, attempt: int, worker: str | None) -> dict[str, Any]:
@@ -140,7 +148,7 @@ def stored_message(
         row.due_at if waits and row.due_at is not None else row.pos,
         row.due_at if inflight else None,
         row.worker if inflight else None,
-        None if row.error is None else json.loads(row.error),
+        read_json(row.error),
         row.failed_at,
         history,
         row.dedupe_key,

@@ -136,7 +136,7 @@ class FileRunner:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except connection.DRIVER_ERRORS as error:
             if self._inode is not None:
                 # What SQLite says of a file that goes away in the middle is anybody's guess.
                 connection.check_same_file(self._path, self._inode)
@@ -272,7 +272,7 @@ def _undo(db: sqlite3.Connection) -> None:
 
 def _raise_if_damaged(db: sqlite3.Connection, error: BaseException, where: str) -> None:
     """A verb that trips over what it reads may have met damage: SQLite is asked first."""
-    expected = (LocalQueueError, QueueIsFull, sqlite3.Error)
+    expected = (LocalQueueError, QueueIsFull, *connection.DRIVER_ERRORS)
     if isinstance(error, expected) or not isinstance(error, Exception):
         return
     try:

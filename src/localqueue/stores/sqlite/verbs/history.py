@@ -14,8 +14,13 @@ def ended_attempts(view: View, row: MessageRow) -> list[dict[str, Any]]:
     """Leases and how they ended, oldest first; the present lease is not among them."""
     if not row.ended:
         return []
-    return [
-        entry
-        for (entries,) in view.db.execute(SQL.attempts, (row.id,))
-        for entry in json.loads(entries)
-    ]
+    found = view.db.execute(SQL.attempts, (row.id,)).fetchall()
+    return [entry for (entries,) in found for entry in _read(entries)]
+
+
+def _read(entries: str) -> list[dict[str, Any]]:
+    """Damage to the history must not keep its message from being delivered."""
+    try:
+        return [dict(entry) for entry in json.loads(entries)]
+    except (TypeError, ValueError):
+        return []

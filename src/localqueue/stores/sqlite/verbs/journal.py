@@ -8,6 +8,7 @@ from typing import Any
 
 from localqueue.errors import InvalidArgument, JournalForeign, JournalTrimmed
 from localqueue.stores.protocol import JournalEvent, JournalReader
+from localqueue.stores.sqlite.rows import read_json
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import ACTORS, KINDS, STATE_NAMES
 from localqueue.stores.sqlite.verbs.find import find_number, find_row
@@ -150,5 +151,5 @@ def _event(view: View, row: tuple[Any, ...]) -> JournalEvent:
         waited=waited,
         ran=None if leased_at is None else max(0.0, at - leased_at),
         body=body,
-        detail=None if detail is None else json.loads(detail),
+        detail=read_json(detail),
     )

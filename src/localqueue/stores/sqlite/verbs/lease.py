@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from localqueue.errors import StoreCorrupt
 from localqueue.stores.protocol import LARGEST_BATCH_BYTES, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite.rows import MessageRow, is_damaged, leased, leased_message
 from localqueue.stores.sqlite.sql import SQL
@@ -29,6 +30,8 @@ from localqueue.stores.sqlite.verbs.log import (
 from localqueue.stores.sqlite.verbs.sweep import sweep, sweep_sometimes
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
+MOST_PASSES = 10_000
+"""Each pass takes out what cannot be delivered; in a sound file few are needed."""
 DAMAGED: dict[str, Any] = {
     "type": "DamagedMessage",
     "module": "localqueue.errors",
@@ -100,9 +103,12 @@ def _from_all(tx: Transaction, queues: list[QueueRow], taken: _Taken) -> None:
 
 
 def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> None:
-    rows = None
-    while rows is None:
+    for _ in range(MOST_PASSES):
         rows = _sound_rows(tx, queue, taken)
+        if rows is not None:
+            break
+    else:
+        raise StoreCorrupt(f"messages of {queue.name!r} cannot be taken out of delivery")
     if rows:
         taken.size += sum(len(row.value or b"") for row in rows)
         _lease_rows(tx, queue, rows, taken)

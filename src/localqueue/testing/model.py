@@ -84,8 +84,6 @@ class ModelMessage:
     last_error: dict[str, Any] | None = None
     failed_at: float | None = None
     history: tuple[tuple[str, float, int], ...] = ()
-    home: str | None = None
-    """The queue it was put to, when that one was full and this one took it."""
     copy_of: Id | None = None
     """The kept publication that it is a copy of."""
 
@@ -195,6 +193,8 @@ class ReferenceModel:
         self.operation = 0
         self._number = 0
         self._swept_at = float("-inf")
+        self._takers: dict[Id, str] = {}
+        """Which queue took a message when its own was full."""
 
     def begin(self, operation: int) -> None:
         """Everything made from here on is named after this operation."""
@@ -270,7 +270,7 @@ class ReferenceModel:
             message.state, message.expires_at = "dead", None
             message.last_error, message.failed_at = {"type": "QueueFull"}, now
         if target is not queue:
-            message.home = queue.name
+            self._takers[message.id] = target.name
         target.messages[message.id] = message
         self._take_key(queue, put, message, now)
         self._tidy(target, now)
@@ -317,9 +317,9 @@ class ReferenceModel:
 
     def _lives(self, home: ModelQueue, id: Id) -> bool:
         """Whether it is still there, or where it went when its queue was full."""
-        return home.find(id) is not None or any(
-            id in queue.messages and queue.messages[id].home == home.name
-            for queue in self.queues.values()
+        taker = self._takers.get(id)
+        return home.find(id) is not None or (
+            taker is not None and id in self.queues[taker].messages
         )
 
     def _overflow_chain(self, queue: ModelQueue) -> list[ModelQueue]:

@@ -449,8 +449,10 @@ UPDATE subscription SET position = max(position, ?1), until = NULL WHERE topic =
     AND until IS NOT NULL AND position >= until
 
 -- name: forget_unread_dedupes
-DELETE FROM dedupe WHERE queue = ? AND expires_at IS NULL AND message IN
-    (SELECT seq FROM publication WHERE topic = ? AND offset > ? AND offset <= ?)
+-- What was skipped has a row of its own, or is somewhere else: its key stays.
+DELETE FROM dedupe WHERE queue = ?1 AND expires_at IS NULL AND message IN
+    (SELECT p.seq FROM publication AS p WHERE p.topic = ?2 AND p.offset > ?3 AND p.offset <= ?4
+        AND NOT EXISTS (SELECT 1 FROM skipped AS s WHERE s.queue = ?1 AND s.offset = p.offset))
 
 -- name: delete_subscription
 DELETE FROM subscription WHERE queue = ?

@@ -499,7 +499,7 @@ POLICIES: tuple[PolicyGuarantee, ...] = (
         "crash limit",
         Level.AT_LEAST_ONCE,
         "a message that keeps killing its workers becomes a dead letter",
-        "innocent messages are charged when the host itself dies under them",
+        "a message is charged too when its worker is killed for another reason while running it",
         "look at the dead letters",
         ("CrashLimit",),
     ),

@@ -90,9 +90,12 @@ def leased_message(
     )  # fmt: skip
 
 
-def seal(content: int, message: int, queue: int) -> int:
-    """Binds a checksum to its row, so that a value never appears under another id or queue."""
-    return (content ^ (message * 2654435761) ^ (queue * 40503)) & 0xFFFFFFFF
+def seal(content: int, message: int, queue: int, origin: int = 0) -> int:
+    """Binds a checksum to its row, so that a value never appears under another id or queue.
+
+    Doing it twice gives the content's own checksum again.
+    """
+    return (content ^ message * 2654435761 ^ queue * 40503 ^ origin * 2246822519) & 0xFFFFFFFF
 
 
 def is_damaged(row: MessageRow) -> bool:
@@ -100,7 +103,9 @@ def is_damaged(row: MessageRow) -> bool:
     value, headers = row[-1], row[-2]
     if type(value) is not bytes or (headers is not None and type(headers) is not bytes):
         return True
-    return seal(checksum(value, headers, row.codec), row[0], row[1]) != row.checksum
+    return (
+        seal(checksum(value, headers, row.codec), row[0], row[1], row.origin or 0) != row.checksum
+    )
 
 
 def read_json(text: str | None) -> dict[str, Any] | None:

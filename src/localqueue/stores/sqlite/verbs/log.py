@@ -161,7 +161,7 @@ def as_row(queue: QueueRow, topic: int, entry: Publication) -> MessageRow:
         origin=entry.seq,
         alias=None,
         codec=entry.codec,
-        checksum=seal(content, entry.seq, queue.id),
+        checksum=seal(content, entry.seq, queue.id, entry.seq),
         body=entry.body,
         headers=entry.headers,
         value=entry.value,
@@ -172,6 +172,7 @@ def make_message(tx: Transaction, queue: QueueRow, topic: int, entry: Publicatio
     """Give the subscriber its own row: from here on lease, retry and dead letter are its own."""
     seen = as_row(queue, topic, entry)
     seq = tx.event(ENQUEUED, queue.id, entry.seq, prev=entry.seq, entered=READY)
+    # The origin is the same in both, and stays.
     sealed = seal(seal(seen.checksum, seen.id, queue.id), seq, queue.id)
     row = seen._replace(id=seq, last=seq, checksum=sealed)
     use_body(tx, entry.body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from localqueue.errors import StoreCorrupt
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.sqlite.rows import MessageRow
 from localqueue.stores.sqlite.sql import SQL
@@ -111,7 +112,10 @@ def expire_slice(tx: Transaction, queue: QueueRow) -> int:
     rows = tx.db.execute(SQL.expired_messages, (queue.id, tx.now, SLICE)).fetchall()
     for number in rows:
         # Read one by one: the one before may have been the head that held this one.
-        expire(tx, MessageRow._make(tx.db.execute(SQL.message_row, number).fetchone()))
+        found = tx.db.execute(SQL.message_row, number).fetchone()
+        if found is None:
+            raise StoreCorrupt(f"an index of {queue.name!r} names a message that is not there")
+        expire(tx, MessageRow._make(found))
     return len(rows) + expire_unread(tx, queue, SLICE)
 
 

@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
+from benchmarks.durability import Durability
 from benchmarks.raw import RawTable
 from benchmarks.report import Row
 from benchmarks.timing import Spent, spent
 from localqueue import PersistentQueue
 from localqueue.stores.sqlite.store import SQLiteQueueStore
-
-Durability = Literal["relaxed", "full"]
-DURABILITIES: tuple[Durability, ...] = ("relaxed", "full")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from localqueue.stores.sqlite.connection import SYNCHRONOUS
+from benchmarks.durability import SYNCHRONOUS, Durability
 
 SCHEMA = """
-    CREATE TABLE message (id INTEGER PRIMARY KEY, queue INTEGER, state INTEGER, value BLOB) STRICT;
-    CREATE INDEX ready ON message (queue) WHERE state = 0;
+    CREATE TABLE IF NOT EXISTS
+        message (id INTEGER PRIMARY KEY, queue INTEGER, state INTEGER, value BLOB) STRICT;
+    CREATE INDEX IF NOT EXISTS ready ON message (queue) WHERE state = 0;
 """
 INSERT = "INSERT INTO message (queue, state, value) VALUES (1, 0, ?)"
 READY = "SELECT id, value FROM message WHERE queue = 1 AND state = 0 ORDER BY id LIMIT ?"
@@ -24,7 +25,7 @@ READY = "SELECT id, value FROM message WHERE queue = 1 AND state = 0 ORDER BY id
 class RawTable:
     """A queue of bytes in as few statements as it takes."""
 
-    def __init__(self, path: Path, durability: str) -> None:
+    def __init__(self, path: Path, durability: Durability) -> None:
         self._db = db = sqlite3.connect(path, isolation_level=None)
         db.execute("PRAGMA journal_mode = wal")
         db.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")

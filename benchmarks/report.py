@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
+from benchmarks.markdown import duration, table
 from benchmarks.timing import seconds
 
 
@@ -19,16 +20,16 @@ class Row:
     """One comparison. ``ratio`` is what the target speaks of."""
 
     what: str
-    measured: float
-    """Seconds for one call, or for one message of a batch."""
-    against: float
+    measured: float | None
+    """Seconds for one call, or for one message of a batch; None where ``ratio`` is no ratio."""
+    against: float | None
     """The same of what it is compared with."""
     ratio: float
     at_least: float | None = None
     at_most: float | None = None
     """The target: the least or the greatest ratio; a row without one is only told."""
     longest: float | None = None
-    """The most seconds that ``measured`` may take."""
+    """The most seconds that ``measured`` may be."""
     more: dict[str, float] = field(default_factory=dict)
     """Other ratios of the same measurement, by name; they have no target."""
 
@@ -40,7 +41,7 @@ class Row:
         return (
             (self.at_least is None or self.ratio >= self.at_least)
             and (self.at_most is None or self.ratio <= self.at_most)
-            and (self.longest is None or self.measured <= self.longest)
+            and (self.longest is None or (self.measured or 0.0) <= self.longest)
         )
 
     @property
@@ -66,6 +67,22 @@ class Report:
     against: str
     rows: Sequence[Row]
     machine: dict[str, Any]
+    remarks: Sequence[str] = ()
+    """Sentences about what was left out or has to be known."""
+
+    @property
+    def missed(self) -> bool:
+        """Whether a target was."""
+        return any(row.met is False for row in self.rows)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """What ``as_dict`` made."""
+        rows = [
+            Row(**{name: value for name, value in row.items() if name != "met"})
+            for row in fields["rows"]
+        ]
+        return cls(**fields | {"rows": rows})
 
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)
@@ -80,8 +97,8 @@ class Report:
         lines = [
             [
                 row.what,
-                _microseconds(row.measured),
-                _microseconds(row.against),
+                duration(row.measured),
+                duration(row.against),
                 f"{row.ratio:.2f}",
                 *(f"{row.more[name]:.2f}" if name in row.more else "" for name in others),
                 row.target,
@@ -89,19 +106,19 @@ class Report:
             ]
             for row in self.rows
         ]
-        widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-        machine = ", ".join(f"{name} {value}" for name, value in self.machine.items())
         return "\n".join(
             [
-                f"### {self.name}: {self.question}",
-                "",
-                f"{machine}.",
-                "",
-                _line(heads, widths),
-                _line(["-" * width for width in widths], widths),
-                *(_line(cells, widths) for cells in lines),
+                *heading(self.name, self.question, self.machine),
+                *table(heads, lines),
+                *(f"\n{remark}" for remark in self.remarks),
             ]
         )
+
+
+def heading(name: str, question: str, machine: dict[str, Any]) -> list[str]:
+    """What stands above a table: what was measured, and where."""
+    where = ", ".join(f"{name} {value}" for name, value in machine.items())
+    return [f"### {name}: {question}", "", f"{where}.", ""]
 
 
 def describe_machine(folder: Path) -> dict[str, Any]:
@@ -113,15 +130,6 @@ def describe_machine(folder: Path) -> dict[str, Any]:
         "Python": platform.python_version(),
         "SQLite": sqlite3.sqlite_version,
     }
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return "| " + " | ".join([first, *rest]) + " |"
-
-
-def _microseconds(time: float) -> str:
-    return f"{time * 1e6:,.1f} µs"
 
 
 def _file_system(folder: Path) -> str:

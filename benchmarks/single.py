@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.against_raw import DURABILITIES, Side, compare, row
+from benchmarks.against_raw import Side, compare, row
+from benchmarks.durability import DURABILITIES
 from benchmarks.raw import RawTable
 from benchmarks.report import Report, describe_machine
 from benchmarks.values import encoded, job

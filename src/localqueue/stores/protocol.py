@@ -220,12 +220,34 @@ class JournalReader:
 
 
 class Waiter(Protocol):
-    """Made before the probe, so that what happens in between is not missed."""
+    """Somebody who waits for something ready, or for room; made by ``QueueStore.watch``.
+
+    The order is: watch, probe, and while the probe finds nothing, wait and probe again; then close,
+    in a ``finally``. What happens after ``watch`` or after the last ``wait`` is not missed, so one
+    waiter serves a whole blocking call. What time alone changes wakes nobody: the timeout is the
+    earliest of the caller's deadline, the next due time and one second, and the probe follows
+    whatever the answer was. One thread or task uses it at a time.
+    """
 
     def wait(self, timeout: float) -> bool:
-        """Block until something may have changed, at most ``timeout`` seconds."""
+        """Block until something may have changed; False when ``timeout`` seconds are over.
 
-    def close(self) -> None: ...
+        True does not mean that the caller will find something: another may be faster. The store's
+        ``close`` ends it at once, with True: the next probe raises StoreClosed.
+        """
+
+    async def wait_async(self, timeout: float) -> bool:
+        """The same for a task: no thread waits, and the loop goes on.
+
+        When the task is cancelled, what it was told is not lost: ``close`` tells the next one.
+        """
+
+    def close(self) -> None:
+        """Wait no more, and tell the next one if this one was told and left something. Idempotent.
+
+        Whoever was told has to close as soon as it has what it came for, before it works on it:
+        others sleep until then. After ``wait_async`` this does not block the loop.
+        """
 
 
 class QueueStore(Protocol):
@@ -405,4 +427,7 @@ class QueueStore(Protocol):
 
     # --- waiting ------------------------------------------------------------------------------
     def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
-        """A waiter that is told when these queues may have something ready, or room."""
+        """A waiter that is told when these queues may have something ready, or room.
+
+        A queue that was never used may be watched too.
+        """

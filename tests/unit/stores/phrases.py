@@ -19,10 +19,11 @@ Picture = dict[str, tuple[int, bytes | None]]
 
 
 def picture(folder: Path) -> Picture:
-    """The folder's listing, with modes and contents."""
+    """The folder's listing, with modes and contents; without what only helps an open store."""
     return {
         path.name: (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
         for path in folder.iterdir()
+        if not path.name.endswith("-run")
     }
 
 

@@ -174,7 +174,7 @@ def test_a_thread_that_waits_for_another_is_busy_in_time_and_readers_are_not(pat
     queue.qsize()
     inside = Inside(store)
 
-    with pytest.raises(StoreBusy, match="another thread"):
+    with pytest.raises(StoreBusy, match="other threads"):
         queue.put("a")
     assert queue.qsize() == 1
     assert queue.stats().ready == 1

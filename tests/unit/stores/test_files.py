@@ -239,8 +239,9 @@ def test_files_are_readable_for_their_owner_only(tmp_path: Path) -> None:
     finally:
         os.umask(before)
 
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
     store.close()
+    assert modes.pop("queue.sqlite3-run") == 0o700
     assert modes.pop("queue.sqlite3") == 0o600
     assert set(modes.values()) == {0o600}
 

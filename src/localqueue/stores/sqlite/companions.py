@@ -1,26 +1,69 @@
-"""The files beside a database: locks, FIFOs and ballast, in one folder of its own."""
+"""The files beside a database, in a folder that goes with its last user: locks, FIFOs, ballast."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows, where nobody needs these files.
+    fcntl = None  # type: ignore[assignment]
+
 
 class Companions:
-    """Where they are. All can be deleted while no process has the database open."""
+    """Where they are, and who uses them."""
 
     def __init__(self, database: Path) -> None:
         # Beside the real file, as SQLite does with its -wal: two names of it share one lock.
         self.database = Path(os.path.realpath(database))
         self.wal = self.database.with_name(f"{self.database.name}-wal")
         self.folder = self.database.with_name(f"{self.database.name}-run")
+        self.users = self.folder / "users"
         self.lock = self.folder / "lock"
         self.turn = self.folder / "turn"
         self.ballast = self.folder / "ballast"
 
-    def make_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-
     def fifo(self, what: str, queue: int) -> Path:
         """``ready`` or ``room`` of a queue, by its row number; 0 is told of new queues."""
         return self.folder / f"{what}-{queue}"
+
+    def enter(self) -> int:
+        """Make the folder and be one of its users; a descriptor for ``leave``."""
+        while True:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+                user = os.open(self.users, flags, 0o600)
+                if fcntl is None:
+                    return user
+                # Waits only for one who tidies up; what it has removed is not ours.
+                fcntl.flock(user, fcntl.LOCK_SH)
+                if self._is_current(user):
+                    return user
+                os.close(user)
+
+    def leave(self, user: int, *, tidy: bool = True) -> None:
+        """The last one removes the folder, unless it has to remember something."""
+        try:
+            if tidy and fcntl is not None:
+                fcntl.flock(user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._remove()
+        except OSError:
+            # Others use it, or it is gone.
+            return
+        finally:
+            os.close(user)
+
+    def _is_current(self, user: int) -> bool:
+        here, there = os.fstat(user), self.users.stat()
+        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+    def _remove(self) -> None:
+        for file in self.folder.iterdir():
+            if file != self.users:
+                file.unlink()
+        # Last: until then whoever comes waits for us.
+        self.users.unlink()
+        self.folder.rmdir()

@@ -19,7 +19,10 @@ from localqueue.errors import (
     StoreReadOnly,
     StoreUnsupported,
 )
+from localqueue.stores.sqlite.durability import SYNCS_ITSELF, sync_folder
 from localqueue.stores.sqlite.identity import new_bits
+from localqueue.stores.sqlite.network import file_system, is_remote
+from localqueue.stores.sqlite.new_life import begin_new_life
 from localqueue.stores.sqlite.sql import APPLICATION_ID, SCHEMA_VERSION, SQL, migration, schema
 
 OLDEST_SQLITE = (3, 37, 0)
@@ -51,6 +54,8 @@ DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 def translate(error: Exception, where: str) -> StoreError:
     """The driver's error as one of ours; the driver's own stays its cause."""
+    if isinstance(error, OSError):
+        return StoreError(f"{where}: the system refused it ({error})")
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt(f"{where}: {_SENTENCES[StoreCorrupt]} ({error})")
     code = getattr(error, "sqlite_errorcode", None) or 0
@@ -74,13 +79,28 @@ def check_sqlite() -> None:
         )
 
 
-def prepare_file(path: Path) -> tuple[int, int]:
+def is_full(error: Exception) -> bool:
+    """Whether the disk has no room left."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF == sqlite3.SQLITE_FULL
+
+
+@contextlib.contextmanager
+def os_errors(path: Path) -> Iterator[None]:
+    """What the system says of the files beside it, as one of our errors."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreReadOnly(f"{path}: it cannot be made or opened here ({error})") from error
+
+
+def prepare_file(path: Path, *, network: bool = False) -> tuple[int, int]:
     """Make the file when there is none, recognise it otherwise; its device and inode.
 
     A file that is not ours, or newer than this release, is refused before anything is written.
     """
     check_sqlite()
-    try:
+    with os_errors(path):
         if not path.exists():
             _create(path)
         elif not path.is_file():
@@ -92,8 +112,12 @@ def prepare_file(path: Path) -> tuple[int, int]:
             # SQLite would open it all the same, and leave a -wal that its owner cannot write.
             raise StoreReadOnly(f"{path}: it may not be written here")
         stat = path.stat()
-    except OSError as error:
-        raise StoreReadOnly(f"{path}: it cannot be made or opened here ({error})") from error
+        if not network and is_remote(path):
+            raise StoreUnsupported(
+                f"{path} is on a network file system ({file_system(path)}), where the locks of"
+                " SQLite do not hold; use a local disk, or say network_file_system=True if only one"
+                " host uses the file"
+            )
     return stat.st_dev, stat.st_ino
 
 
@@ -109,7 +133,7 @@ def connect(path: Path, *, durability: str, timeout: float) -> sqlite3.Connectio
     )
     try:
         _turn_on_wal(db, timeout)
-        _set(db, "synchronous", SYNCHRONOUS[durability])
+        _set(db, "synchronous", SYNCHRONOUS["relaxed" if SYNCS_ITSELF else durability])
         _set(db, "wal_autocheckpoint", 1000)
         configure(db)
     except BaseException:
@@ -138,7 +162,10 @@ def connect_to_read(path: Path, *, timeout: float) -> sqlite3.Connection:
 
 
 def bring_up_to_date(db: sqlite3.Connection, where: str) -> None:
-    """Make the schema in a new file, or migrate an older one, in one transaction."""
+    """Make the schema in a new file, migrate an older one, or begin the life of a copy.
+
+    All of it is one transaction.
+    """
     try:
         db.execute("BEGIN IMMEDIATE")
         version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -153,6 +180,7 @@ def bring_up_to_date(db: sqlite3.Connection, where: str) -> None:
         if version != SCHEMA_VERSION:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        begin_new_life(db)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -177,15 +205,13 @@ def check_same_file(path: Path, inode: tuple[int, int]) -> None:
 
 
 def _create(path: Path) -> None:
+    new = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        # The name must survive a power cut before the first message is answered for.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    # The names must survive a power cut before the first message is answered for.
+    for folder in new:
+        sync_folder(folder.parent)
 
 
 def _recognise(path: Path) -> None:

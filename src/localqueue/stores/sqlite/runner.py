@@ -1,7 +1,4 @@
-"""How a transaction is made: who may write, when it begins, and when it is durable.
-
-What a verb does inside it is not known here.
-"""
+"""How verbs get into a file or into memory. What a verb does there is not known here."""
 
 from __future__ import annotations
 
@@ -9,19 +6,26 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from localqueue.clock import Now, read_now
-from localqueue.errors import LocalQueueError, StoreBusy, StoreClosed, StoreCorrupt, StoreError
-from localqueue.stores.protocol import QueueIsFull
+from localqueue.clock import Now
+from localqueue.errors import StoreBusy, StoreClosed, StoreError
 from localqueue.stores.sqlite import connection, fork
+from localqueue.stores.sqlite.commit import Group, raise_if_damaged, roll_back, run_calls, run_read
+from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.durability import SYNCS_ITSELF, outcome_unknown
+from localqueue.stores.sqlite.group_commit import Call, GroupCommit, Undo, Verb
 from localqueue.stores.sqlite.identity import Identity
+from localqueue.stores.sqlite.opened import OpenFile
 from localqueue.stores.sqlite.sql import SQL
-from localqueue.stores.sqlite.verbs.fold import fold_sometimes
-from localqueue.stores.sqlite.view import FileState, Transaction, View
+from localqueue.stores.sqlite.turnstile import SYNC_FAILED
+from localqueue.stores.sqlite.view import FileState, View
 from localqueue.stores.sqlite.wakeup import Wakeups
+
+if TYPE_CHECKING:
+    from localqueue.stores.sqlite.answer import Answer
 
 R = TypeVar("R")
 
@@ -29,8 +33,12 @@ R = TypeVar("R")
 class Runner(Protocol):
     """Runs verbs."""
 
-    def write(self, verb: Callable[[Transaction], R], now: Now) -> R:
-        """Run the verb in a transaction: durable when this returns, undone if it raises."""
+    def write(self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None) -> R:
+        """Run the verb in a transaction: durable when this returns, undone if it raises.
+
+        One that ``grows`` the file is refused while the disk is full. ``undo`` gives the verb that
+        takes the answer back if its caller was interrupted and will never see it.
+        """
 
     def read(self, verb: Callable[[View], R]) -> R:
         """Run the verb on a consistent state, without waiting for writers."""
@@ -39,37 +47,68 @@ class Runner(Protocol):
 
 
 class FileRunner:
-    """One writing connection per process, and reading ones beside it."""
+    """One file, used by the threads of a process together, and with other processes in turn."""
 
-    def __init__(self, path: Path, *, durability: str, timeout: float, wakeups: Wakeups) -> None:
-        self._path = path
+    def __init__(
+        self,
+        companions: Companions,
+        *,
+        durability: str,
+        timeout: float,
+        wakeups: Wakeups,
+        network: bool = False,
+    ) -> None:
+        self._companions = companions
+        self._path = companions.database
         self._durability = durability
         self._timeout = timeout
         self._wakeups = wakeups
+        self._network = network
         self._closed = False
-        self._open: _OpenFile | None = None
+        self._open: OpenFile | None = None
         self._inode: tuple[int, int] | None = None
-        self._abandoned: list[_OpenFile] = []
+        self._abandoned_files: list[OpenFile] = []
+        self._figures = {"calls": 0, "commits": 0, "largest_group": 0, "syncs": 0, "sync_time": 0.0}
         self._make_locks()
         fork.watch(self)
 
     def _make_locks(self) -> None:
-        self._writing = threading.Lock()
+        self._group = GroupCommit(self._work, self._take_back)
         self._changed = threading.Condition()
         self._forking = False
 
-    def write(self, verb: Callable[[Transaction], R], now: Now) -> R:
-        if not self._writing.acquire(timeout=self._timeout):
-            raise StoreBusy(f"{self._path}: another thread held it for longer than the timeout")
+    def write(self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None) -> R:
+        deadline = time.monotonic() + self._timeout
+        return self._group.run(Call(verb, now, deadline, grows=grows, undo=undo))
+
+    def submit(
+        self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None
+    ) -> Answer[R]:
+        """The same without waiting: a helper thread does the work."""
+        from localqueue.stores.sqlite.answer import Answer
+
+        answer: Answer[R] = Answer(self._take_back)
+        deadline = time.monotonic() + self._timeout
+        answer.call = Call(verb, now, deadline, grows=grows, undo=undo, listener=answer)
+        self._group.submit(answer.call)
+        return answer
+
+    def exclusively(self, work: Callable[[sqlite3.Connection], R]) -> R:
+        """Run it on the writing connection, outside a transaction, while nobody else writes."""
+        deadline = time.monotonic() + self._timeout
+        self._group.hold(deadline)
         try:
             with self._changed:
                 file = self._opened()
             with self._translated():
-                answer, tx = run_write(file.writer, file.state, verb, now, str(self._path))
+                file.lock.acquire(deadline)
+                try:
+                    file.mind_marks()
+                    return work(file.writer)
+                finally:
+                    file.lock.release()
         finally:
-            self._writing.release()
-        self._wakeups.tell(tx.ready, tx.room)
-        return answer
+            self._group.let_go()
 
     def read(self, verb: Callable[[View], R]) -> R:
         with self._changed:
@@ -84,18 +123,108 @@ class FileRunner:
         finally:
             self._give_back(file, db)
 
-    def close(self) -> None:
-        with self._writing, self._changed:
-            self._closed = True
-            self._close_file()
+    def figures(self) -> dict[str, float]:
+        """What this process has done here so far."""
+        lock = None if self._open is None else self._open.lock
+        return {
+            **self._figures,
+            "lock_waits": 0 if lock is None else lock.waits,
+            "longest_lock_wait": 0.0 if lock is None else lock.longest_wait,
+        }
 
+    def close(self) -> None:
+        try:
+            self._group.hold(time.monotonic() + self._timeout)
+        except StoreBusy:
+            self._closed = True
+            raise
+        try:
+            with self._changed:
+                self._closed = True
+                self._close_file()
+        finally:
+            self._group.let_go()
+            self._group.stop()
+
+    # --- what the leader of a group does --------------------------------------------------------
+    def _work(self, own: Call[Any], take: Callable[[], list[Call[Any]]]) -> None:
+        with self._changed:
+            file = self._opened()
+        group = Group(file, self._translate)
+        try:
+            with self._translated():
+                file.lock.acquire(own.deadline)
+                try:
+                    file.mind_marks()
+                    group.commit(take())
+                finally:
+                    file.lock.release()
+            self._answer(file, group, own)
+        except Exception:
+            raise
+        except BaseException:
+            # Only the leader is interrupted: the others get what they came for.
+            if group.committed:
+                own.gone = True
+                self._answer(file, group, own)
+                self._take_back(own)
+            else:
+                self._group.give_back(group.calls[1:])
+            raise
+
+    def _answer(self, file: OpenFile, group: Group, own: Call[Any]) -> None:
+        """Make it durable, then tell everybody."""
+        self._wakeups.tell(group.ready, group.room)
+        calls = group.calls
+        figures = self._figures
+        figures["calls"] += len(calls)
+        figures["commits"] += 1
+        figures["largest_group"] = max(figures["largest_group"], len(calls))
+        # An answer that wrote nothing may still speak of what another process has not synced yet.
+        if self._syncs and (group.wrote or any(call.grows for call in calls)):
+            self._sync(file, calls)
+        for call in calls:
+            if call is not own:
+                call.finish()
+                if call.gone:
+                    self._take_back(call)
+
+    @property
+    def _syncs(self) -> bool:
+        return SYNCS_ITSELF and self._durability == "full"
+
+    def _sync(self, file: OpenFile, calls: list[Call[Any]]) -> None:
+        began = time.perf_counter()
+        try:
+            file.wal.sync()
+        except OSError as error:
+            file.lock.mark(SYNC_FAILED, True)
+            for call in calls:
+                call.error = call.error or outcome_unknown(str(self._path), error)
+        self._figures["syncs"] += 1
+        self._figures["sync_time"] += time.perf_counter() - began
+
+    def _take_back(self, call: Call[Any]) -> None:
+        """Nobody will see the answer."""
+        from localqueue.stores.sqlite.answer import Nobody
+
+        if call.undo is None or call.error is not None or self._closed:
+            return
+        verb = call.undo(call.answer)
+        if verb is not None:
+            deadline = time.monotonic() + self._timeout
+            self._group.submit(Call(verb, call.now, deadline, listener=Nobody()))
+
+    # --- around a fork --------------------------------------------------------------------------
     def before_fork(self) -> None:
         """Close the file, so that no connection crosses: both sides open it again when needed.
 
         SQLite takes the locks of an inherited connection for its own, so a child that opened the
         file beside one would hold none, and the parent's close would take its puts away.
         """
-        if not self._writing.acquire(timeout=self._timeout):
+        try:
+            self._group.hold(time.monotonic() + self._timeout)
+        except StoreBusy:
             return
         self._changed.acquire()
         self._forking = True
@@ -111,7 +240,29 @@ class FileRunner:
         elif self._forking:
             self._forking = False
             self._changed.release()
-            self._writing.release()
+            self._group.let_go()
+
+    # --- the file -------------------------------------------------------------------------------
+    def _opened(self) -> OpenFile:
+        """The open file; with ``_changed``. Opened at first use, and again after a fork."""
+        if self._closed:
+            raise StoreClosed(f"{self._path}: the store was closed")
+        if self._inode is not None:
+            connection.check_same_file(self._path, self._inode)
+        if self._open is not None and self._open.pid != os.getpid():
+            # A connection that crossed a fork all the same: closing it here would touch the
+            # parent's file, so it is only kept from being collected.
+            self._close_file()
+        if self._open is None:
+            with self._translated():
+                self._open = OpenFile(
+                    self._companions,
+                    durability=self._durability,
+                    timeout=self._timeout,
+                    network=self._network,
+                )
+            self._inode = self._open.inode
+        return self._open
 
     def _close_file(self) -> None:
         file, self._open = self._open, None
@@ -119,9 +270,9 @@ class FileRunner:
             if file.pid == os.getpid():
                 file.close()
             else:
-                self._abandoned.append(file)
+                self._abandoned_files.append(file)
 
-    def _give_back(self, file: _OpenFile, db: sqlite3.Connection | None) -> None:
+    def _give_back(self, file: OpenFile, db: sqlite3.Connection | None) -> None:
         with self._changed:
             file.reading -= 1
             self._changed.notify_all()
@@ -136,55 +287,24 @@ class FileRunner:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except connection.DRIVER_ERRORS as error:
-            if self._inode is not None:
-                # What SQLite says of a file that goes away in the middle is anybody's guess.
-                connection.check_same_file(self._path, self._inode)
-            raise connection.translate(error, str(self._path)) from error
+        except (*connection.DRIVER_ERRORS, OSError) as error:
+            raise self._translate(error) from error
 
-    def _opened(self) -> _OpenFile:
-        """The open file; under the lock. Opened at first use, and again after a fork."""
-        if self._closed:
-            raise StoreClosed(f"{self._path}: the store was closed")
+    def _translate(self, error: Exception) -> Exception:
+        """The driver's error as one of ours; others as they are."""
+        if isinstance(error, StoreError) or not isinstance(
+            error, (*connection.DRIVER_ERRORS, OSError)
+        ):
+            return error
         if self._inode is not None:
-            connection.check_same_file(self._path, self._inode)
-        if self._open is not None and self._open.pid != os.getpid():
-            # A connection that crossed a fork all the same: closing it here would touch the
-            # parent's file, so it is only kept from being collected.
-            self._close_file()
-        if self._open is None:
-            with self._translated():
-                self._open = _OpenFile.open(self._path, self._durability, self._timeout)
-            self._inode = self._open.inode
-        return self._open
-
-
-class _OpenFile:
-    """The connections of one process to one file."""
-
-    def __init__(self, writer: sqlite3.Connection, inode: tuple[int, int]) -> None:
-        self.pid = os.getpid()
-        self.inode = inode
-        self.writer = writer
-        self.readers: list[sqlite3.Connection] = []
-        self.reading = 0
-        """Readers at work: their connections are not in the list."""
-        self.state = FileState(Identity(writer.execute(SQL.identities).fetchall()))
-
-    @classmethod
-    def open(cls, path: Path, durability: str, timeout: float) -> _OpenFile:
-        inode = connection.prepare_file(path)
-        writer = connection.connect(path, durability=durability, timeout=timeout)
-        try:
-            connection.bring_up_to_date(writer, str(path))
-            return cls(writer, inode)
-        except BaseException:
-            writer.close()
-            raise
-
-    def close(self) -> None:
-        for db in (*self.readers, self.writer):
-            db.close()
+            # What SQLite says of a file that goes away in the middle is anybody's guess.
+            try:
+                connection.check_same_file(self._path, self._inode)
+            except StoreError as moved:
+                return moved
+        translated = connection.translate(error, str(self._path))
+        translated.__cause__ = error
+        return translated
 
 
 class MemoryRunner:
@@ -202,11 +322,20 @@ class MemoryRunner:
         connection.bring_up_to_date(self._db, "memory")
         self._state = FileState(Identity(self._db.execute(SQL.identities).fetchall()))
 
-    def write(self, verb: Callable[[Transaction], R], now: Now) -> R:
+    def write(self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None) -> R:
+        call: Call[R] = Call(verb, now, 0.0)
         with self._opened() as db:
-            answer, tx = run_write(db, self._state, verb, now, "memory")
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                (tx,) = run_calls(db, self._state, [call])
+                db.execute("COMMIT")
+                tx.committed()
+            except BaseException as error:
+                roll_back(db)
+                raise_if_damaged(db, error, "memory")
+                raise
         self._wakeups.tell(tx.ready, tx.room)
-        return answer
+        return call.answer
 
     def read(self, verb: Callable[[View], R]) -> R:
         with self._opened() as db:
@@ -226,58 +355,3 @@ class MemoryRunner:
             if self._db is None:
                 raise StoreClosed("the memory store was closed")
             yield self._db
-
-
-def run_write(
-    db: sqlite3.Connection,
-    state: FileState,
-    verb: Callable[[Transaction], R],
-    now: Now,
-    where: str,
-) -> tuple[R, Transaction]:
-    """One transaction around a verb; undone when the verb raises."""
-    try:
-        # Inside: an interrupt may come right after the lock was given.
-        db.execute("BEGIN IMMEDIATE")
-        tx = Transaction(db, state, read_now(now))
-        answer = verb(tx)
-        tx.finish()
-        fold_sometimes(tx)
-        db.execute("COMMIT")
-        tx.committed()
-    except BaseException as error:
-        _undo(db)
-        _raise_if_damaged(db, error, where)
-        raise
-    return answer, tx
-
-
-def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str) -> R:
-    try:
-        db.execute("BEGIN")
-        return verb(View(db, state))
-    except Exception as error:
-        _raise_if_damaged(db, error, where)
-        raise
-    finally:
-        _undo(db)
-
-
-def _undo(db: sqlite3.Connection) -> None:
-    # SQLite may have rolled back by itself already.
-    with contextlib.suppress(sqlite3.Error):
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
-def _raise_if_damaged(db: sqlite3.Connection, error: BaseException, where: str) -> None:
-    """A verb that trips over what it reads may have met damage: SQLite is asked first."""
-    expected = (LocalQueueError, QueueIsFull, *connection.DRIVER_ERRORS)
-    if isinstance(error, expected) or not isinstance(error, Exception):
-        return
-    try:
-        answers = [row[0] for row in db.execute("PRAGMA quick_check(1)")]
-    except sqlite3.Error as broken:
-        answers = [str(broken)]
-    if answers != ["ok"]:
-        raise StoreCorrupt(f"{where}: the file is damaged ({answers[0]})") from error

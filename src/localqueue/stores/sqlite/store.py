@@ -28,6 +28,7 @@ from localqueue.stores.protocol import (
 from localqueue.stores.records import Record, RecordChange
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.simple import SimpleVerbs
+from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.connection import SYNCHRONOUS
 from localqueue.stores.sqlite.runner import FileRunner, Runner
 from localqueue.stores.sqlite.verbs import (
@@ -42,6 +43,7 @@ from localqueue.stores.sqlite.verbs import (
     records,
     settle,
     topics,
+    waiting,
 )
 from localqueue.stores.sqlite.wakeup import POLL, QueueWaiter, Wakeups
 
@@ -244,7 +246,9 @@ class SQLStore(SimpleVerbs):
 
     # --- waiting ------------------------------------------------------------------------------
     def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
-        return self._wakeups.watch(queues, what)
+        names = list(queues)
+        numbers = self._runner.read(lambda view: waiting.numbers(view, names))
+        return self._wakeups.watch([numbers.get(name, 0) for name in names], what)
 
 
 class SQLiteQueueStore(SQLStore):
@@ -270,6 +274,7 @@ class SQLiteQueueStore(SQLStore):
         *,
         durability: Literal["full", "relaxed"] = "full",
         timeout: float = 15.0,
+        network_file_system: bool = False,
     ) -> None:
         if durability not in SYNCHRONOUS:
             raise ConfigurationError(f'durability must be "full" or "relaxed", not {durability!r}')
@@ -282,7 +287,14 @@ class SQLiteQueueStore(SQLStore):
         self.timeout = check_seconds("timeout", timeout)
         wakeups = Wakeups(poll=POLL)
         super().__init__(
-            FileRunner(self.path, durability=durability, timeout=timeout, wakeups=wakeups), wakeups
+            FileRunner(
+                Companions(self.path),
+                durability=durability,
+                timeout=timeout,
+                wakeups=wakeups,
+                network=network_file_system,
+            ),
+            wakeups,
         )
 
     def __repr__(self) -> str:

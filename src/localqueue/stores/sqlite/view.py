@@ -19,6 +19,10 @@ from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import BY_WORKER
 
 
+NEW_QUEUES = 0
+"""Told like a queue's number when a queue is made: its waiters could not know its number before."""
+
+
 class QueueRow(NamedTuple):
     """A queue as the transaction sees it."""
 
@@ -38,6 +42,8 @@ class FileState:
     last_sweep: dict[int, float] = field(default_factory=dict)
     """When each queue was last swept."""
     folded: int = 0
+    newest: float = float("-inf")
+    """The latest time of a transaction: what a reader without a clock may take for now."""
     _settings: dict[str, QueueSettings] = field(default_factory=dict)
 
     def parse_settings(self, text: str) -> QueueSettings:
@@ -89,6 +95,12 @@ class View:
             name = self._names[number] = str(found[0])
         return name
 
+    def queue_by_number(self, number: int) -> QueueRow:
+        row = self.queue(self.queue_name(number))
+        if row is None:
+            raise StoreCorrupt(f"a message belongs to a queue number {number} that is not there")
+        return row
+
     def states(self, queue: int) -> list[int]:
         """Counts of ready, delayed, held, inflight and dead, as committed."""
         return self.file.counts.states(self.db, queue, self.start_seq)
@@ -98,6 +110,7 @@ class Transaction(View):
     """A state that may be changed. Events and new messages are gathered and written together."""
 
     __slots__ = (
+        "_changes",
         "_deleted",
         "_delta",
         "events",
@@ -110,24 +123,42 @@ class Transaction(View):
         "swept",
     )
 
-    def __init__(self, db: sqlite3.Connection, file: FileState, now: float) -> None:
-        super().__init__(db, file)
+    def __init__(
+        self, db: sqlite3.Connection, file: FileState, now: float, after: Transaction | None = None
+    ) -> None:
+        """``after`` is the call before it in the same commit: this one goes on from there."""
+        if after is None:
+            super().__init__(db, file)
+            self.seq = self.start_seq
+            self._delta: Counter[tuple[int, int]] = Counter()
+        else:
+            self.db, self.file = db, file
+            self._queues, self._names = after._queues, after._names
+            self.start_seq, self.seq = after.start_seq, after.seq
+            self._delta = after._delta
         self.now = now
-        self.seq = self.start_seq
         self.events: list[tuple[Any, ...]] = []
         self.messages: list[tuple[Any, ...]] = []
-        self.ready: set[str] = set()
-        """Queues that may have something to lease now: their waiters are woken after the commit."""
-        self.room: set[str] = set()
-        self._delta: Counter[tuple[int, int]] = Counter()
+        self.ready: set[int] = set()
+        """Numbers of queues that may have something to lease now: their waiters are told after the
+        commit."""
+        self.room: set[int] = set()
+        """Those that may have room; see ``tell_room``."""
         self._deleted: list[tuple[int]] = []
         self.swept: set[int] = set()
         """Queues that were swept in this transaction."""
         self.folded: int | None = None
+        self._changes = db.total_changes
+
+    def has_changed(self) -> bool:
+        """Whether there is anything to undo."""
+        gathered = self.events or self.messages or self._deleted
+        return bool(gathered) or self.db.total_changes != self._changes
 
     def committed(self) -> None:
         """What the process may remember, now that it is true for everybody."""
         self.file.last_sweep.update(dict.fromkeys(self.swept, self.now))
+        self.file.newest = max(self.file.newest, self.now)
         if self.folded is not None:
             self.file.folded = self.folded
 
@@ -213,6 +244,11 @@ class Transaction(View):
     def count(self, queue: int, state: int) -> int:
         """Messages in a state, this transaction's changes included."""
         return self.states(queue)[state] + self._delta[queue, state]
+
+    def tell_room(self, queue: QueueRow) -> None:
+        """A place became free: told where places are counted, elsewhere nobody waits for one."""
+        if queue.settings.maxsize:
+            self.room.add(queue.id)
 
     def delete(self, message: int) -> None:
         self._deleted.append((message,))

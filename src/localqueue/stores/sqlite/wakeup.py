@@ -17,10 +17,10 @@ class Wakeups:
     def __init__(self, *, poll: float | None) -> None:
         self._poll = poll
         self._condition = threading.Condition()
-        self._told: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._told: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._closed = False
 
-    def tell(self, ready: Iterable[str], room: Iterable[str]) -> None:
+    def tell(self, ready: Iterable[int], room: Iterable[int]) -> None:
         keys = [("ready", queue) for queue in ready] + [("room", queue) for queue in room]
         if keys:
             with self._condition:
@@ -28,12 +28,12 @@ class Wakeups:
                     self._told[key] += 1
                 self._condition.notify_all()
 
-    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
-        keys: list[tuple[str, str]] = [(what, queue) for queue in queues]
+    def watch(self, queues: Iterable[int], what: Literal["ready", "room"]) -> QueueWaiter:
+        keys: list[tuple[str, int]] = [(what, queue) for queue in queues]
         with self._condition:
             return QueueWaiter(self, keys, self.seen(keys))
 
-    def wait(self, keys: list[tuple[str, str]], seen: int, timeout: float) -> bool:
+    def wait(self, keys: list[tuple[str, int]], seen: int, timeout: float) -> bool:
         if self._poll is not None:
             timeout = min(timeout, self._poll)
         with self._condition:
@@ -45,7 +45,7 @@ class Wakeups:
         """Another thread of the parent may have held the lock, and no waiter came along."""
         self._condition = threading.Condition()
 
-    def seen(self, keys: list[tuple[str, str]]) -> int:
+    def seen(self, keys: list[tuple[str, int]]) -> int:
         return sum(self._told[key] for key in keys)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Wakeups:
 class QueueWaiter:
     """Made before the probe."""
 
-    def __init__(self, wakeups: Wakeups, keys: list[tuple[str, str]], seen: int) -> None:
+    def __init__(self, wakeups: Wakeups, keys: list[tuple[str, int]], seen: int) -> None:
         self._wakeups = wakeups
         self._keys = keys
         self._seen = seen

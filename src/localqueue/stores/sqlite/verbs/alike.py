@@ -59,7 +59,7 @@ def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> Alike
         own += (seq, seal(checksum(body, headers, codec), seq, number), body)
     _write(tx, shared, own)
     tx.db.execute(SQL.add_alike_events, (start, tx.seq))
-    tx.ready.add(queue.name)
+    tx.ready.add(queue.id)
     message = StoredMessage(
         "", queue.name, b"", first.codec, headers, PUBLIC_STATE[state], 0, now, due, None, None,
         None, None, [], None, -rank, None, expires_at, 0, 0, 0,

@@ -46,6 +46,7 @@ from localqueue.stores.sqlite.verbs.dedupe import (
 )
 from localqueue.stores.sqlite.verbs.find import find_number, read_row
 from localqueue.stores.sqlite.verbs.history import ended_attempts
+from localqueue.stores.sqlite.verbs.plain import insert_plain, is_plain
 from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
@@ -64,7 +65,7 @@ def check_batch(puts: Sequence[Put]) -> None:
             f"a batch is at most {LARGEST_BATCH:,} messages, this one has {len(puts):,};"
             " put_stream takes any number"
         )
-    size = sum(len(put.body) for put in puts)
+    size = sum([len(put.body) for put in puts])
     if size > LARGEST_BATCH_BYTES:
         raise InvalidMessage(
             f"a batch is at most {LARGEST_BATCH_BYTES:,} bytes, this one has {size:,};"
@@ -72,11 +73,11 @@ def check_batch(puts: Sequence[Put]) -> None:
         )
 
 
-def repeated_request(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued | None:
+def repeated_request(
+    tx: Transaction, queue: QueueRow, put: Put, request_id: str
+) -> Enqueued | None:
     """The answer that this request got the first time, when it was made before."""
-    if put.request_id is None:
-        return None
-    number = find_request(tx, queue, put.request_id)
+    number = find_request(tx, queue, request_id)
     return None if number is None else existing(tx, queue, put, number)
 
 
@@ -95,7 +96,7 @@ def deliver(
         if number is not None:
             return existing(tx, queue, put, number)
     target, delay = queue, 0.0
-    if bounded:
+    if bounded and queue.settings.maxsize:
         for _ in range(LONGEST_OVERFLOW_CHAIN):
             if target.settings.maxsize == 0:
                 break
@@ -111,7 +112,10 @@ def deliver(
                     return _drop(tx, target, put)
         else:
             raise QueueIsFull(queue.name, queue.settings.overflow)
-    answer = insert(tx, target, put, queue, key=key, shared=shared)
+    if shared is None and target is queue and is_plain(queue, put):
+        answer = insert_plain(tx, queue, put)
+    else:
+        answer = insert(tx, target, put, queue, key=key, shared=shared)
     return answer._replace(delay=delay) if delay else answer
 
 
@@ -158,8 +162,9 @@ def insert(
     )  # fmt: skip
     if key is not None:
         remember_key(tx, home, put, key, seq)
-    if state != DEAD:
-        tx.ready.add(queue.name)
+    if state in (READY, DELAYED):
+        # A delayed one too: who sleeps until the next due time has to set it anew.
+        tx.ready.add(queue.id)
     message = StoredMessage(
         put.id or tx.file.identity.public(seq), queue.name, put.body, put.codec, put.headers,
         PUBLIC_STATE[state], 0, now, due, None, None, error, now if overflowed else None, [], key,
@@ -239,7 +244,7 @@ def _place_body(
 
 def store_request(tx: Transaction, queue: QueueRow, put: Put, answer: Enqueued) -> None:
     """Remember which message this request made, so that a repeated one is answered with it."""
-    if put.request_id is not None and answer.fate is not Fate.DROPPED:
+    if answer.fate is not Fate.DROPPED:
         tx.write_messages()
         place = tx.queue(answer.message.queue)
         number = None if place is None else find_number(tx, place, answer.message.id)

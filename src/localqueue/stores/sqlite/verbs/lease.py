@@ -189,4 +189,4 @@ def _lease_rows(tx: Transaction, queue: QueueRow, rows: list[MessageRow], taken:
         )
         if request.remove:
             remove(tx, leased(row, token, until, worker, now), ACKED)
-    tx.room.add(queue.name)
+    tx.tell_room(queue)

@@ -123,13 +123,13 @@ def put_back(
             row.id,
         ),
     )
-    tx.ready.add(tx.queue_name(row.queue))
+    tx.ready.add(row.queue)
 
 
 def expire(tx: Transaction, row: MessageRow) -> None:
     """The message waited longer than its time to live."""
-    queue = tx.queue(tx.queue_name(row.queue))
-    if queue is not None and queue.settings.on_expiry == "dead-letter":
+    queue = tx.queue_by_number(row.queue)
+    if queue.settings.on_expiry == "dead-letter":
         bury(tx, row, EXPIRED, MESSAGE_EXPIRED, by=BY_SWEEP)
     else:
         remove(tx, row, EXPIRED, by=BY_SWEEP)
@@ -138,7 +138,7 @@ def expire(tx: Transaction, row: MessageRow) -> None:
 def _left(tx: Transaction, row: MessageRow) -> None:
     """Someone waits for the place: a producer, or the next message of the key."""
     if row.state < INFLIGHT:
-        tx.room.add(tx.queue_name(row.queue))
+        tx.tell_room(tx.queue_by_number(row.queue))
     if row.key is not None and row.state != DEAD:
         _promote_next(tx, row.queue, row.key)
 
@@ -173,7 +173,7 @@ def _promote_next(tx: Transaction, queue: int, key: str) -> None:
             row.id,
         ),
     )
-    tx.ready.add(tx.queue_name(queue))
+    tx.ready.add(queue)
 
 
 def _remember(

@@ -101,7 +101,7 @@ def move_position(tx: Transaction, queue: QueueRow, rest: Unread, position: int)
             break
     tx.db.execute(SQL.move_subscription, (position, queue.id))
     tx.db.execute(SQL.forget_skipped, (queue.id, position))
-    tx.room.add(queue.name)
+    tx.tell_room(queue)
     trim_log(tx, rest.topic)
 
 

@@ -45,22 +45,29 @@ def enqueue_many(
         return []
     queue = use_queue(tx, puts[0].queue)
     sweep_sometimes(tx, queue)
+    if len(puts) == 1:
+        return [_enqueue(tx, queue, puts[0], bounded)]
     if are_alike(queue, puts, bounded):
         return insert_alike(tx, queue, puts)
-    return [_enqueue(tx, put, bounded) for put in puts]
+    return [_enqueue(tx, use_queue(tx, put.queue), put, bounded) for put in puts]
 
 
-def _enqueue(tx: Transaction, put: Put, bounded: bool) -> Enqueued:
-    queue = use_queue(tx, put.queue)
+def _enqueue(tx: Transaction, queue: QueueRow, put: Put, bounded: bool) -> Enqueued:
     check_order(queue.settings, put)
-    repeated = repeated_request(tx, queue, put)
-    if repeated is not None:
-        return repeated
+    if put.request_id is None:
+        return _hand_out(tx, queue, put, bounded)
+    answer = repeated_request(tx, queue, put, put.request_id)
+    if answer is None:
+        answer = _hand_out(tx, queue, put, bounded)
+        store_request(tx, queue, put, answer)
+    return answer
+
+
+def _hand_out(tx: Transaction, queue: QueueRow, put: Put, bounded: bool) -> Enqueued:
     if queue.settings.fanout is not None:
         answer = _publish(tx, queue, put, bounded)
     else:
         answer = deliver(tx, queue, put, key=put.dedupe_key, bounded=bounded)
-    store_request(tx, queue, put, answer)
     if answer.settings_version != queue.version:
         # The caller's own row, also when the message went elsewhere.
         answer = answer._replace(settings_version=queue.version)
@@ -155,7 +162,7 @@ def _append(
     for queue, _ in have:
         pass_over(tx, queue, entry.offset)
     for queue, key in takers:
-        tx.ready.add(queue.name)
+        tx.ready.add(queue.id)
         if key is not None:
             remember_key(tx, queue, put, key, seq)
     copies = tuple(

@@ -50,5 +50,5 @@ def purge(tx: Transaction, queue: str) -> int:
             tx.event(PURGED, row.id, left=state, n=n, by=BY_OPERATOR)
     # Told also when nothing was there: other processes then count from the fold above.
     tx.event(PURGED, row.id, n=unseen, by=BY_OPERATOR)
-    tx.room.add(queue)
+    tx.tell_room(row)
     return sum(counts) + unseen

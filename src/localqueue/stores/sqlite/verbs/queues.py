@@ -12,7 +12,7 @@ from localqueue.stores.settings import DEFAULT_SETTINGS, QueueSettings
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import ACTORS, CONFIGURED
 from localqueue.stores.sqlite.verbs.log import change_fanout
-from localqueue.stores.sqlite.view import QueueRow, Transaction, View
+from localqueue.stores.sqlite.view import NEW_QUEUES, QueueRow, Transaction, View
 
 
 def use_queue(tx: Transaction, name: str) -> QueueRow:
@@ -30,6 +30,8 @@ def make_queue(tx: Transaction, name: str, settings: QueueSettings) -> QueueRow:
     added = tx.db.execute(SQL.add_queue, (name, json.dumps(kept, sort_keys=True), 1, None))
     assert added.lastrowid is not None
     tx.event(CONFIGURED, added.lastrowid, detail=kept)
+    tx.ready.add(NEW_QUEUES)
+    tx.room.add(NEW_QUEUES)
     row = tx.queue(name)
     assert row is not None
     return row
@@ -65,8 +67,9 @@ def configure(
     tx.event(CONFIGURED, row.id, by=ACTORS.index(by), detail=changed)
     tx.forget(name)
     # A resumed queue has work again, and a larger one has room.
-    tx.ready.add(name)
-    tx.room.add(name)
+    # Also when there is no bound any more: those who wait came when there was one.
+    tx.ready.add(row.id)
+    tx.room.add(row.id)
     return settings, row.version + 1
 
 

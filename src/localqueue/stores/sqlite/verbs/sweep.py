@@ -94,7 +94,7 @@ def promote_due(tx: Transaction, queue: QueueRow) -> int:
     if rows:
         tx.db.execute(SQL.promote_messages, (json.dumps([number for (number,) in rows]),))
         tx.event(PROMOTED, queue.id, left=DELAYED, entered=READY, n=len(rows), by=BY_SWEEP)
-        tx.ready.add(queue.name)
+        tx.ready.add(queue.id)
     return len(rows)
 
 

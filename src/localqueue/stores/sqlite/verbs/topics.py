@@ -41,7 +41,7 @@ def subscribe(tx: Transaction, topic_name: str, subscriber: str, start: str) -> 
     tx.db.execute(SQL.set_topic, (topic.id, queue.id))
     tx.event(SUBSCRIBED, topic.id, detail={"subscriber": subscriber, "start": start, "queue": name})
     tx.forget(name)
-    tx.ready.add(name)
+    tx.ready.add(queue.id)
     if position < last:
         # What is published may be over by now.
         expire_waiting(tx, use_queue(tx, name))

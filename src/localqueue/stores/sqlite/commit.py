@@ -1,0 +1,154 @@
+"""One commit for the calls of a group."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from localqueue.clock import read_now
+from localqueue.errors import LocalQueueError, StoreCorrupt, StoreFull
+from localqueue.stores.protocol import QueueIsFull
+from localqueue.stores.sqlite.connection import DRIVER_ERRORS, is_full
+from localqueue.stores.sqlite.group_commit import Call
+from localqueue.stores.sqlite.opened import OpenFile
+from localqueue.stores.sqlite.verbs.fold import fold_sometimes
+from localqueue.stores.sqlite.view import FileState, Transaction, View
+
+R = TypeVar("R")
+
+
+class Group:
+    """Calls on their way into the file. Afterwards each has an answer or an error."""
+
+    def __init__(self, file: OpenFile, translate: Callable[[Exception], Exception]) -> None:
+        self.calls: list[Call[Any]] = []
+        self.ready: set[int] = set()
+        self.room: set[int] = set()
+        self.committed = False
+        self.wrote = False
+        """Whether there is something to sync."""
+        self._file = file
+        self._translate = translate
+
+    def commit(self, calls: list[Call[Any]]) -> None:
+        """Together, and when one of them spoils that, each for itself.
+
+        Raises nothing but what interrupts the thread; ``committed`` tells what became of it then.
+        """
+        self.calls = calls
+        if self._file.disk_full and any(call.grows for call in calls):
+            self._each_alone()
+            return
+        try:
+            self._together(calls)
+        except Exception as error:
+            if is_full(error):
+                self._file.give_up_ballast()
+            elif len(calls) == 1:
+                calls[0].error = self._translate(error)
+                return
+            self._each_alone()
+
+    def _each_alone(self) -> None:
+        for call in self.calls:
+            call.error = None
+            if call.grows and self._file.disk_full:
+                call.error = StoreFull(
+                    f"{self._file.path}: the disk is full; what was stored is intact, and can be"
+                    " taken out"
+                )
+                continue
+            try:
+                self._together([call])
+            except Exception as error:
+                call.error = self._translate(error)
+
+    def _together(self, calls: list[Call[Any]]) -> None:
+        db, state = self._file.writer, self._file.state
+        committing = False
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            done = run_calls(db, state, calls)
+            committing = True
+            db.execute("COMMIT")
+            self._remember(done)
+        except BaseException as error:
+            if committing and not isinstance(error, Exception) and not db.in_transaction:
+                # Interrupted after the fact.
+                self._remember(done)
+                raise
+            roll_back(db)
+            raise_if_damaged(db, error, str(self._file.path))
+            raise
+        self._file.committed()
+
+    def _remember(self, done: list[Transaction]) -> None:
+        self.committed = True
+        for tx in done:
+            tx.committed()
+            self.ready |= tx.ready
+            self.room |= tx.room
+            self.wrote = self.wrote or tx.has_changed()
+
+
+def run_calls(
+    db: sqlite3.Connection, state: FileState, calls: list[Call[Any]]
+) -> list[Transaction]:
+    """The calls in one transaction; a call that fails before it changed anything only has an error.
+
+    An error after changes is raised: the transaction has to be undone for it.
+    """
+    done: list[Transaction] = []
+    last: Transaction | None = None
+    alone = len(calls) == 1
+    for call in calls:
+        tx = Transaction(db, state, read_now(call.now), last)
+        if last is None and not alone:
+            # Counts are of what is committed: brought up to date before the first change.
+            tx.states(0)
+        try:
+            call.answer = call.verb(tx)
+            tx.finish()
+        except Exception as error:
+            if alone or isinstance(error, DRIVER_ERRORS) or tx.has_changed():
+                raise
+            call.error = error
+            continue
+        done.append(tx)
+        last = tx
+    if last is not None:
+        fold_sometimes(last)
+    return done
+
+
+def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str) -> R:
+    try:
+        db.execute("BEGIN")
+        return verb(View(db, state))
+    except Exception as error:
+        raise_if_damaged(db, error, where)
+        raise
+    finally:
+        roll_back(db)
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    # SQLite may have rolled back by itself already.
+    with contextlib.suppress(sqlite3.Error):
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def raise_if_damaged(db: sqlite3.Connection, error: BaseException, where: str) -> None:
+    """A verb that trips over what it reads may have met damage: SQLite is asked first."""
+    expected = (LocalQueueError, QueueIsFull, *DRIVER_ERRORS)
+    if isinstance(error, expected) or not isinstance(error, Exception):
+        return
+    try:
+        answers = [row[0] for row in db.execute("PRAGMA quick_check(1)")]
+    except sqlite3.Error as broken:
+        answers = [str(broken)]
+    if answers != ["ok"]:
+        raise StoreCorrupt(f"{where}: the file is damaged ({answers[0]})") from error

@@ -1,0 +1,133 @@
+"""What a process has of a file while it is open: connections, locks, and what it knows of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+
+from localqueue.errors import StoreBusy, StoreError
+from localqueue.stores.sqlite import connection, open_files
+from localqueue.stores.sqlite.ballast import Ballast
+from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.durability import Wal, sync_folder
+from localqueue.stores.sqlite.identity import Identity
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Lock, make_lock
+from localqueue.stores.sqlite.view import FileState
+
+LARGEST_WAL = 64 * 1024 * 1024
+LOOK_AT_WAL = 64
+"""Commits between two looks at its size."""
+LONGEST_RESTART = 0.2
+LONGEST_CLOSE = 5.0
+
+
+class OpenFile:
+    """One writing connection, reading ones beside it, and the lock between processes."""
+
+    def __init__(
+        self, companions: Companions, *, durability: str, timeout: float, network: bool
+    ) -> None:
+        self.pid = os.getpid()
+        self.path = companions.database
+        self.timeout = timeout
+        self.readers: list[sqlite3.Connection] = []
+        self.reading = 0
+        """Readers at work: their connections are not in the list."""
+        self.disk_full = False
+        self._commits = 0
+        self._companions = companions
+        with contextlib.ExitStack() as undo:
+            self.inode = connection.prepare_file(self.path, network=network)
+            open_files.take(self.inode)
+            undo.callback(open_files.give_back, self.inode)
+            with connection.os_errors(self.path):
+                self._user = companions.enter()
+                undo.callback(companions.leave, self._user)
+                self.lock: Lock = make_lock(companions.lock, companions.turn)
+            undo.callback(self.lock.close)
+            self.lock.acquire(time.monotonic() + timeout)
+            try:
+                self.writer = connection.connect(self.path, durability=durability, timeout=timeout)
+                undo.callback(self.writer.close)
+                connection.bring_up_to_date(self.writer, str(self.path))
+                self.state = FileState(Identity(self.writer.execute(SQL.identities).fetchall()))
+                with connection.os_errors(self.path):
+                    self.wal = Wal(companions.wal)
+                    undo.callback(self.wal.close)
+                    # The names of the -wal, and of a file that is new, before the first answer.
+                    self.wal.sync()
+                    sync_folder(self.path.parent)
+            finally:
+                self.lock.release()
+            self.ballast = Ballast(companions.ballast)
+            self.ballast.make()
+            undo.pop_all()
+
+    def close(self) -> None:
+        """Under the lock: the last connection to close makes a checkpoint."""
+        held = True
+        try:
+            self.lock.acquire(time.monotonic() + min(self.timeout, LONGEST_CLOSE))
+        except StoreBusy:
+            held = False
+        try:
+            for db in (*self.readers, self.writer):
+                db.close()
+        finally:
+            tidy = not self.lock.marks()
+            if held:
+                self.lock.release()
+            self.lock.close()
+            self.wal.close()
+            open_files.give_back(self.inode)
+            self._companions.leave(self._user, tidy=tidy)
+
+    # --- under the lock -----------------------------------------------------------------------
+    def mind_marks(self) -> None:
+        """Do what an earlier holder of the lock, in any process, left to be done."""
+        marks = self.lock.marks()
+        if not marks:
+            self.disk_full = False
+            return
+        if marks[SYNC_FAILED]:
+            self._repair()
+        self.disk_full = bool(marks[DISK_FULL])
+        if self.disk_full and self.ballast.make_sometimes():
+            self.lock.mark(DISK_FULL, False)
+            self.disk_full = False
+
+    def give_up_ballast(self) -> None:
+        """The disk is full: from now on only what does not need more of it."""
+        self.lock.mark(DISK_FULL, True)
+        self.disk_full = True
+        self.ballast.give_up()
+
+    def committed(self) -> None:
+        """SQLite makes checkpoints by itself; where readers never pause it does not come to it."""
+        self._commits += 1
+        if self._commits % LOOK_AT_WAL == 0 and self.wal.size() > LARGEST_WAL:
+            self.writer.execute(f"PRAGMA busy_timeout = {int(LONGEST_RESTART * 1000)}")
+            try:
+                self.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            finally:
+                self.writer.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+
+    def _repair(self) -> None:
+        """After a failed sync the -wal cannot be trusted: everything goes into the database.
+
+        The pages that the disk refused count as written for the system, and later syncs succeed
+        without them. Only their copies in memory are right, and a checkpoint writes those.
+        """
+        busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise StoreError(
+                f"{self.path}: the disk failed, and the file cannot be repaired while others read"
+                " it; nothing is stored until then"
+            )
+        fresh = Wal(self._companions.wal)
+        self.wal.close()
+        self.wal = fresh
+        self.lock.mark(SYNC_FAILED, False)

@@ -1,0 +1,196 @@
+"""A fair lock between processes: two flocks, of which the first is the place in the queue.
+
+Who waits for the lock holds the turn, so nobody can come before it. Who has just had its turn may
+take the lock again without queueing for two milliseconds: handing it over for every transaction
+would cost more than the transactions. SQLite's own waiting is not fair: it starves processes for
+seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from localqueue.errors import StoreBusy
+
+try:
+    import fcntl
+except ImportError:  # Windows: SQLite's own lock has to do.
+    fcntl = None  # type: ignore[assignment]
+
+SLICE = 0.002
+SYNC_FAILED, DISK_FULL = range(2)
+"""What the holder of the lock has to know: bytes of the lock file."""
+_NOTHING = b"\0\0"
+
+
+class Lock(Protocol):
+    """What keeps the transactions of several processes apart."""
+
+    waits: int
+    longest_wait: float
+
+    def acquire(self, deadline: float) -> None:
+        """StoreBusy when others hold it until the deadline, a moment of ``time.monotonic()``."""
+
+    def release(self) -> None: ...
+
+    def marks(self) -> bytes:
+        """The marks that are set; empty when there is none, which is nearly always."""
+
+    def mark(self, which: int, on: bool) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Turnstile:
+    """For one thread at a time."""
+
+    def __init__(self, lock: Path, turn: Path) -> None:
+        self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._turn = os.open(turn, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._own_until = 0.0
+        self._queueing: _Queueing | None = None
+        self.waits = 0
+        self.longest_wait = 0.0
+
+    def acquire(self, deadline: float) -> None:
+        if time.monotonic() < self._own_until and _try(self._lock):
+            return
+        if not self._try_in_turn():
+            self._wait(deadline)
+        self._own_until = time.monotonic() + SLICE
+
+    def release(self) -> None:
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def marks(self) -> bytes:
+        found = os.pread(self._lock, 2, 0)
+        return b"" if found == _NOTHING else found
+
+    def mark(self, which: int, on: bool) -> None:
+        os.pwrite(self._lock, b"\1" if on else b"\0", which)
+
+    def close(self) -> None:
+        if self._queueing is None or self._queueing.stop():
+            os.close(self._lock)
+            os.close(self._turn)
+
+    def _try_in_turn(self) -> bool:
+        if not _try(self._turn):
+            return False
+        try:
+            return _try(self._lock)
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _wait(self, deadline: float) -> None:
+        began = time.monotonic()
+        if self._queueing is None:
+            self._queueing = _Queueing(self._lock, self._turn)
+        granted = self._queueing.wait(deadline - began)
+        waited = time.monotonic() - began
+        self.waits += 1
+        self.longest_wait = max(self.longest_wait, waited)
+        if not granted:
+            raise StoreBusy(
+                f"other processes held the lock of the file for {waited:.1f} s, until the timeout"
+            )
+
+
+class NoTurnstile:
+    """Where there is no flock: SQLite's busy timeout is all there is."""
+
+    waits = 0
+    longest_wait = 0.0
+
+    def acquire(self, deadline: float) -> None: ...
+
+    def release(self) -> None: ...
+
+    def marks(self) -> bytes:
+        return b""
+
+    def mark(self, which: int, on: bool) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Queueing:
+    """A thread that waits for the lock, because flock knows no timeout.
+
+    It may be granted the lock when nobody wants it any more: then it lets go at once.
+    """
+
+    def __init__(self, lock: int, turn: int) -> None:
+        self._lock = lock
+        self._turn = turn
+        self._changed = threading.Condition()
+        self._wanted = False
+        self._granted = False
+        self._stopped = False
+        self._idle = True
+        threading.Thread(target=self._run, name="localqueue-lock", daemon=True).start()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether the lock was granted in time."""
+        with self._changed:
+            self._wanted, self._granted = True, False
+            self._changed.notify_all()
+            try:
+                self._changed.wait_for(lambda: self._granted, max(0.0, timeout))
+            except BaseException:
+                if self._granted:
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)
+                raise
+            finally:
+                self._wanted = False
+            return self._granted
+
+    def stop(self) -> bool:
+        """End the thread. False when it is still in flock: it closes the descriptors then."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+            return self._idle
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._stopped)
+                if self._stopped:
+                    return
+                self._idle = False
+            fcntl.flock(self._turn, fcntl.LOCK_EX)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            with self._changed:
+                self._idle = True
+                if self._stopped:
+                    os.close(self._lock)
+                    os.close(self._turn)
+                    return
+                if self._wanted:
+                    self._wanted, self._granted = False, True
+                    self._changed.notify_all()
+                else:
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+
+def make_lock(lock: Path, turn: Path) -> Lock:
+    return NoTurnstile() if fcntl is None else Turnstile(lock, turn)
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

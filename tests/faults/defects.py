@@ -1,0 +1,123 @@
+"""Defects that a test plants in a worker to see that it is caught. They stand in for the driver.
+
+Each is a connection that does something wrong with the statements it is given, as a store would
+that was written wrong; the product's own code is not changed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from localqueue.stores.sqlite.sql import SQL
+
+if TYPE_CHECKING:
+    _Driver = sqlite3.Connection
+else:
+    # Mixed into that of sqlite3 or into that of the apsw driver.
+    _Driver = object
+
+
+class AnswersBeforeCommit(_Driver):
+    """Says COMMIT is done, and does it when the next transaction begins."""
+
+    _owed = False
+
+    def execute(self, statement: str, values: Any = (), /) -> Any:
+        if statement == "COMMIT":
+            self._owed = True
+            statement = "SELECT 1"
+        elif self._owed:
+            self._owed = False
+            super().execute("COMMIT")
+        return super().execute(statement, values)
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self._owed and super().in_transaction
+
+
+class UndoesAcks(_Driver):
+    """Rolls back what removes messages, and answers as if it had been done."""
+
+    _removes = False
+
+    def execute(self, statement: str, values: Any = (), /) -> Any:
+        if statement.startswith("DELETE FROM message"):
+            self._removes = True
+        elif statement == "COMMIT" and self._removes:
+            statement = "ROLLBACK"
+        if statement in ("COMMIT", "ROLLBACK"):
+            self._removes = False
+        return super().execute(statement, values)
+
+    def executemany(self, statement: str, rows: Any, /) -> Any:
+        if statement.startswith("DELETE FROM message"):
+            self._removes = True
+        return super().executemany(statement, rows)
+
+
+class DropsEvents(_Driver):
+    """Acknowledges without a word in the journal."""
+
+    def execute(self, statement: str, values: Any = (), /) -> Any:
+        if statement == SQL.add_ack_events:
+            return super().execute("SELECT 1")
+        return super().execute(statement, values)
+
+
+class EndsLeasesAtOnce(_Driver):
+    """Leases a message to two at the same time: the first lease is over when it begins."""
+
+    def execute(self, statement: str, values: Any = (), /) -> Any:
+        if statement == SQL.lease_messages:
+            token, _, worker, liveness, leased_at, ids = values
+            values = (token, leased_at, worker, liveness, leased_at, ids)
+        return super().execute(statement, values)
+
+
+class CommitsInTheMiddle(_Driver):
+    """Makes two transactions of every one that writes: the first ends after its first statement."""
+
+    _wrote = False
+
+    def execute(self, statement: str, values: Any = (), /) -> Any:
+        answer = super().execute(statement, values)
+        if statement == "BEGIN IMMEDIATE":
+            self._wrote = False
+        elif statement.startswith(("INSERT", "UPDATE", "DELETE", "ALTER", "CREATE")):
+            self._split()
+        return answer
+
+    def executemany(self, statement: str, rows: Any, /) -> Any:
+        answer = super().executemany(statement, rows)
+        self._split()
+        return answer
+
+    def _split(self) -> None:
+        if not self._wrote:
+            self._wrote = True
+            super().execute("COMMIT")
+            super().execute("BEGIN IMMEDIATE")
+
+
+DEFECTS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        AnswersBeforeCommit,
+        UndoesAcks,
+        DropsEvents,
+        EndsLeasesAtOnce,
+        CommitsInTheMiddle,
+    )
+}
+
+
+def plant(defect: str | None) -> None:
+    """Give every connection of this process to the standard library's SQLite the defect."""
+    if defect is not None:
+        factory = type(defect, (DEFECTS[defect], sqlite3.Connection), {})
+        connect = sqlite3.connect
+        sqlite3.connect = lambda *given, **options: connect(  # type: ignore[assignment]
+            *given, **{"factory": factory} | options
+        )

@@ -1,0 +1,87 @@
+"""Workers that put and take messages until they are killed, and tell an oracle what they do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from itertools import count
+from queue import Empty, Full
+from typing import Any
+
+from localqueue.message import QueueMessage
+from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+from tests.faults.defects import plant
+from tests.faults.oracle import Oracle
+
+LEASE = 0.5
+MAXSIZE = 300
+"""Producers wait for room now and then, and little is left to drain at the end."""
+
+Queue = PersistentQueue[Any]
+
+
+def open_queue(path: str, durability: Any = "full") -> Queue:
+    store = SQLiteQueueStore(path, durability=durability, timeout=60.0)
+    return PersistentQueue("jobs", store=store, lease_timeout=LEASE, maxsize=MAXSIZE)
+
+
+def produce(path: str, oracle: str, seed: int, defect: str | None = None) -> None:
+    """Put values that nobody else puts, alone and in batches."""
+    plant(defect)
+    told, queue, chance = Oracle(oracle), open_queue(path), random.Random(seed)
+    for step in count():
+        pause(chance)
+        if chance.random() < 0.2:
+            batch = [[seed, step, place] for place in range(chance.randrange(2, 12))]
+            put(told, batch, lambda batch=batch: queue.put_many(batch, timeout=1.0))
+        else:
+            value = [seed, step]
+            put(told, [value], lambda value=value: [queue.put(value, timeout=1.0)])
+
+
+def put(
+    told: Oracle, values: list[Any], call: Callable[[], list[QueueMessage[Any]]]
+) -> list[QueueMessage[Any]]:
+    told.about("put", values)
+    try:
+        messages = call()
+    except Full:
+        return []
+    told.answered("put", [[message.id, message.value] for message in messages])
+    return messages
+
+
+def consume(path: str, oracle: str, seed: int, defect: str | None = None) -> None:
+    """Take messages and settle them, mostly by acknowledging; leave some to their lease's end."""
+    plant(defect)
+    told, queue, chance = Oracle(oracle), open_queue(path), random.Random(seed)
+    while True:
+        try:
+            messages = queue.get_messages(chance.choice((1, 1, 1, 8)), timeout=1.0)
+        except Empty:
+            continue
+        told.answered("get", [[m.id, m.token, m.value] for m in messages])
+        pause(chance)
+        settle(told, queue, messages, chance.random())
+
+
+def pause(chance: random.Random) -> None:
+    """Some are killed between two calls, too: what was answered has to be there then."""
+    if chance.random() < 0.3:
+        time.sleep(chance.uniform(0, 0.005))
+
+
+def settle(told: Oracle, queue: Queue, messages: list[QueueMessage[Any]], dice: float) -> None:
+    receipts = [[message.id, message.token] for message in messages]
+    if dice < 0.80:
+        told.about("ack", receipts)
+        told.answered("ack", receipts, queue.ack_many(messages))
+    elif dice < 0.90:
+        told.about("release", receipts)
+        told.answered("release", receipts, [queue.release(message) for message in messages])
+    elif dice < 0.95:
+        told.about("dead_letter", receipts)
+        answers = [queue.dead_letter(message, "planned") for message in messages]
+        told.answered("dead_letter", receipts, answers)

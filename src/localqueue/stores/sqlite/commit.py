@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from localqueue.clock import read_now
@@ -100,27 +100,77 @@ def run_calls(
 
     An error after changes is raised: the transaction has to be undone for it.
     """
-    done: list[Transaction] = []
-    last: Transaction | None = None
-    alone = len(calls) == 1
-    for call in calls:
-        tx = Transaction(db, state, read_now(call.now), last)
-        if last is None and not alone:
-            # Counts are of what is committed: brought up to date before the first change.
-            tx.states(0)
+    run = _Run(db, state, alone=len(calls) == 1)
+    for alike in _runs(calls):
+        if len(alike) == 1 or not run.together(alike):
+            for call in alike:
+                run.one(call)
+    if run.done:
+        fold_sometimes(run.done[-1])
+    return run.done
+
+
+class _Run:
+    """The calls of one transaction, each going on where the one before it ended."""
+
+    def __init__(self, db: sqlite3.Connection, state: FileState, *, alone: bool) -> None:
+        self.done: list[Transaction] = []
+        self._db = db
+        self._state = state
+        self._alone = alone
+
+    def one(self, call: Call[Any]) -> None:
+        tx = self._next(call)
         try:
             call.answer = call.verb(tx)
             tx.finish()
         except Exception as error:
-            if alone or isinstance(error, DRIVER_ERRORS) or tx.has_changed():
+            if self._alone or _has_to_be_undone(tx, error):
                 raise
             call.error = error
-            continue
-        done.append(tx)
-        last = tx
-    if last is not None:
-        fold_sometimes(last)
-    return done
+        else:
+            self.done.append(tx)
+
+    def together(self, calls: list[Call[Any]]) -> bool:
+        """Calls that are done as one; False when one of them fails, and nothing was changed."""
+        first: Any = calls[0].verb
+        tx = self._next(calls[0])
+        try:
+            answers = first.together(tx, [call.verb for call in calls])
+            tx.finish()
+        except Exception as error:
+            if _has_to_be_undone(tx, error):
+                raise
+            return False
+        for call, answer in zip(calls, answers, strict=True):
+            call.answer = answer
+        self.done.append(tx)
+        return True
+
+    def _next(self, call: Call[Any]) -> Transaction:
+        last = self.done[-1] if self.done else None
+        tx = Transaction(self._db, self._state, read_now(call.now), last)
+        if last is None and not self._alone:
+            # Counts are of what is committed: brought up to date before the first change.
+            tx.states(0)
+        return tx
+
+
+def _runs(calls: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
+    """Neighbours that can be done as one."""
+    run = [calls[0]]
+    for call in calls[1:]:
+        joins = getattr(run[0].verb, "joins", None)
+        if joins is not None and joins(call.verb):
+            run.append(call)
+        else:
+            yield run
+            run = [call]
+    yield run
+
+
+def _has_to_be_undone(tx: Transaction, error: Exception) -> bool:
+    return isinstance(error, DRIVER_ERRORS) or tx.has_changed()
 
 
 def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str) -> R:

@@ -32,17 +32,29 @@ class Companions:
     def enter(self) -> int:
         """Make the folder and be one of its users; a descriptor for ``leave``."""
         while True:
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-                user = os.open(self.users, flags, 0o600)
-                if fcntl is None:
-                    return user
-                # Waits only for one who tidies up; what it has removed is not ours.
-                fcntl.flock(user, fcntl.LOCK_SH)
-                if self._is_current(user):
-                    return user
-                os.close(user)
+            user = self._open_users()
+            if user is not None:
+                return user
+
+    def _open_users(self) -> int | None:
+        """None when somebody tidied up in between."""
+        with contextlib.suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+            user = os.open(self.users, flags, 0o600)
+        except FileNotFoundError:
+            return None
+        if fcntl is None:
+            return user
+        # Waits only for one who tidies up; what that one removed is nobody's any more.
+        fcntl.flock(user, fcntl.LOCK_SH)
+        with contextlib.suppress(FileNotFoundError):
+            here, there = os.fstat(user), self.users.stat()
+            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
+                return user
+        os.close(user)
+        return None
 
     def leave(self, user: int, *, tidy: bool = True) -> None:
         """The last one removes the folder, unless it has to remember something."""
@@ -55,10 +67,6 @@ class Companions:
             return
         finally:
             os.close(user)
-
-    def _is_current(self, user: int) -> bool:
-        here, there = os.fstat(user), self.users.stat()
-        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
     def _remove(self) -> None:
         for file in self.folder.iterdir():

@@ -231,13 +231,17 @@ class FileRunner:
         file = self._open
         if file is None or self._changed.wait_for(lambda: not file.reading, self._timeout):
             self._close_file()
+        # Last: a writer that had to be waited for tells its waiters.
+        self._wakeups.before_fork()
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
             # Threads that did not come along may have held them.
             self._make_locks()
-            self._wakeups.after_fork_in_child()
-        elif self._forking:
+            self._wakeups.after_fork(in_child=True)
+            return
+        self._wakeups.after_fork(in_child=False)
+        if self._forking:
             self._forking = False
             self._changed.release()
             self._group.let_go()

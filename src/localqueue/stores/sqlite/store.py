@@ -24,20 +24,21 @@ from localqueue.stores.protocol import (
     Settled,
     StoreCapabilities,
     StoredMessage,
+    Waiter,
 )
 from localqueue.stores.records import Record, RecordChange
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.simple import SimpleVerbs
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.connection import SYNCHRONOUS
+from localqueue.stores.sqlite.group_commit import Verb
 from localqueue.stores.sqlite.runner import FileRunner, Runner
 from localqueue.stores.sqlite.verbs import (
     boot,
     dead_letters,
     inspect,
+    joined,
     journal,
-    lease,
-    publish,
     purge,
     queues,
     records,
@@ -45,7 +46,7 @@ from localqueue.stores.sqlite.verbs import (
     topics,
     waiting,
 )
-from localqueue.stores.sqlite.wakeup import POLL, QueueWaiter, Wakeups
+from localqueue.stores.sqlite.wakeup import Wakeups, make_wakeups
 
 
 class SQLStore(SimpleVerbs):
@@ -56,6 +57,7 @@ class SQLStore(SimpleVerbs):
     def __init__(self, runner: Runner, wakeups: Wakeups) -> None:
         self._runner = runner
         self._wakeups = wakeups
+        self._questions = _Questions(runner)
 
     def close(self) -> None:
         self._wakeups.close()
@@ -86,13 +88,14 @@ class SQLStore(SimpleVerbs):
 
     # --- messages -----------------------------------------------------------------------------
     def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
-        return self._runner.write(lambda tx: publish.enqueue_many(tx, puts), now)
+        return self._runner.write(joined.Enqueue(puts), now, grows=True)
 
     def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
-        return self._runner.write(lambda tx: lease.lease(tx, request), now)
+        undo = None if request.remove else release_unseen
+        return self._runner.write(joined.Lease(request), now, undo=undo)
 
     def ack_many(self, receipts: Sequence[Receipt], *, now: Now) -> list[bool]:
-        return self._runner.write(lambda tx: settle.ack_many(tx, receipts), now)
+        return self._runner.write(joined.Ack(receipts), now)
 
     def release_many(
         self,
@@ -120,7 +123,10 @@ class SQLStore(SimpleVerbs):
     def settle_and_lease(
         self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
     ) -> tuple[list[Settled], list[StoredMessage]]:
-        return self._runner.write(lambda tx: settle.settle_and_lease(tx, settles, request), now)
+        undo = None if request is None or request.remove else _release_the_second
+        return self._runner.write(
+            lambda tx: settle.settle_and_lease(tx, settles, request), now, undo=undo
+        )
 
     def cancel(self, queue: str, message_id: str, *, now: Now) -> Cancelled:
         return self._runner.write(lambda tx: settle.cancel(tx, queue, message_id), now)
@@ -245,10 +251,36 @@ class SQLStore(SimpleVerbs):
         return self._runner.read(journal.readers)
 
     # --- waiting ------------------------------------------------------------------------------
-    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
-        names = list(queues)
-        numbers = self._runner.read(lambda view: waiting.numbers(view, names))
-        return self._wakeups.watch([numbers.get(name, 0) for name in names], what)
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
+        return self._wakeups.watch(list(queues), what, self._questions)
+
+
+class _Questions:
+    """What waiting asks. A queue keeps its number, so each is asked for once."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._numbers: dict[str, int] = {}
+
+    def numbers(self, queues: Sequence[str]) -> dict[str, int]:
+        unknown = [name for name in queues if name not in self._numbers]
+        if unknown:
+            self._numbers |= self._runner.read(lambda view: waiting.numbers(view, unknown))
+        return {name: self._numbers[name] for name in queues if name in self._numbers}
+
+    def is_left(self, what: Literal["ready", "room"], number: int) -> bool:
+        question = waiting.anything_ready if what == "ready" else waiting.any_room
+        return self._runner.read(lambda view: question(view, number))
+
+
+def release_unseen(leased: Sequence[StoredMessage]) -> Verb[Any] | None:
+    """Leases that their caller will never see go back at once."""
+    receipts = [Receipt(message.queue, message.id, message.token) for message in leased]
+    return (lambda tx: settle.release_many(tx, receipts, 0.0, None)) if receipts else None
+
+
+def _release_the_second(answer: tuple[Any, Sequence[StoredMessage]]) -> Verb[Any] | None:
+    return release_unseen(answer[1])
 
 
 class SQLiteQueueStore(SQLStore):
@@ -285,10 +317,11 @@ class SQLiteQueueStore(SQLStore):
         self.path = Path(path).expanduser().absolute()
         self.durability = durability
         self.timeout = check_seconds("timeout", timeout)
-        wakeups = Wakeups(poll=POLL)
+        companions = Companions(self.path)
+        wakeups = make_wakeups(companions)
         super().__init__(
             FileRunner(
-                Companions(self.path),
+                companions,
                 durability=durability,
                 timeout=timeout,
                 wakeups=wakeups,

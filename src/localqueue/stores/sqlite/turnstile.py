@@ -24,7 +24,6 @@ except ImportError:  # Windows: SQLite's own lock has to do.
 SLICE = 0.002
 SYNC_FAILED, DISK_FULL = range(2)
 """What the holder of the lock has to know: bytes of the lock file."""
-_NOTHING = b"\0\0"
 
 
 class Lock(Protocol):
@@ -73,7 +72,7 @@ class Turnstile:
 
     def marks(self) -> bytes:
         found = os.pread(self._lock, 2, 0)
-        return b"" if found == _NOTHING else found
+        return found.ljust(2, b"\0") if any(found) else b""
 
     def mark(self, which: int, on: bool) -> None:
         os.pwrite(self._lock, b"\1" if on else b"\0", which)

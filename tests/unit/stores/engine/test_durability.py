@@ -1,0 +1,160 @@
+"""When an answer is given, and what a disk that fails does to those that follow."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localqueue.errors import StoreError
+from localqueue.message import Receipt
+from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite import opened
+from tests.unit.stores.engine.phrases import QUEUE, lease_all, make_store, put, runner_of
+
+
+class Disk:
+    """Stands between the store and ``fdatasync``: counts, and fails when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.syncs = 0
+        self.fails = False
+        self._sync: Callable[[int], None] = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self._called)
+
+    def _called(self, descriptor: int) -> None:
+        self.syncs += 1
+        if self.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        self._sync(descriptor)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def test_a_full_store_syncs_before_it_answers_and_a_relaxed_one_does_not(
+    tmp_path: Path, disk: Disk
+) -> None:
+    for durability, syncs in (("full", 3), ("relaxed", 0)):
+        folder = tmp_path / durability
+        folder.mkdir()
+        with make_store(folder, durability=durability) as store:
+            disk.syncs = 0
+            put(store)
+            (leased,) = store.lease(LeaseRequest((QUEUE,), 1), now=1.0)
+            store.ack_many([Receipt(QUEUE, leased.id, leased.token)], now=1.0)
+
+            assert disk.syncs == syncs
+
+
+def test_a_call_that_finds_nothing_does_not_wait_for_the_disk(tmp_path: Path, disk: Disk) -> None:
+    with make_store(tmp_path) as store:
+        lease_all(store)
+        disk.syncs = 0
+
+        assert lease_all(store) == []
+
+        assert disk.syncs == 0
+
+
+def test_sqlite_itself_syncs_only_at_checkpoints(tmp_path: Path) -> None:
+    with make_store(tmp_path, durability="full") as store:
+        assert runner_of(store).exclusively(
+            lambda db: db.execute("PRAGMA synchronous").fetchone()
+        ) == (1,)
+
+
+def test_a_failed_sync_leaves_the_outcome_unknown_and_nothing_is_lost_by_it(
+    tmp_path: Path, disk: Disk
+) -> None:
+    with make_store(tmp_path) as store:
+        put(store, b"before")
+        disk.fails = True
+        with pytest.raises(StoreError, match="outcome is unknown"):
+            put(store, b"unknown")
+        disk.fails = False
+
+        put(store, b"after")
+
+        assert lease_all(store) == [b"before", b"unknown", b"after"]
+
+
+def test_after_a_failed_sync_everything_is_checkpointed_before_the_next_answer(
+    tmp_path: Path, disk: Disk
+) -> None:
+    with make_store(tmp_path) as store, make_store(tmp_path) as other_process:
+        disk.fails = True
+        with pytest.raises(StoreError):
+            put(store, b"unknown")
+        disk.fails = False
+
+        other_process.lease(LeaseRequest((QUEUE,), 0), now=1.0)
+
+        assert bodies_without_wal(store.path) == [b"unknown"]
+
+
+def test_nothing_is_stored_while_the_file_cannot_be_repaired(tmp_path: Path, disk: Disk) -> None:
+    with make_store(tmp_path, timeout=0.1) as store, make_store(tmp_path, timeout=0.1) as other:
+        reader = sqlite3.connect(store.path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM message").fetchall()
+        disk.fails = True
+        with pytest.raises(StoreError):
+            put(store, b"unknown")
+        disk.fails = False
+
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cannot be repaired while others read"):
+                put(other, b"refused")
+
+        reader.close()
+        put(other, b"after")
+        assert lease_all(store) == [b"unknown", b"after"]
+
+
+def test_the_last_to_close_leaves_the_mark_of_a_failed_sync(tmp_path: Path, disk: Disk) -> None:
+    store = make_store(tmp_path)
+    disk.fails = True
+    with pytest.raises(StoreError):
+        put(store)
+    store.close()
+
+    assert (tmp_path / "queue.sqlite3-run" / "lock").read_bytes()[0] == 1
+
+
+def test_a_wal_that_was_deleted_is_noticed_before_anybody_is_answered(tmp_path: Path) -> None:
+    with make_store(tmp_path) as store:
+        put(store)
+        store.path.with_name("queue.sqlite3-wal").unlink()
+
+        with pytest.raises(StoreError):
+            put(store)
+
+
+def test_a_large_wal_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened, "LARGEST_WAL", 100_000)
+    monkeypatch.setattr(opened, "LOOK_AT_WAL", 4)
+    with make_store(tmp_path, durability="relaxed") as store:
+        runner_of(store).exclusively(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0"))
+
+        for _ in range(40):
+            put(store, b'"%s"' % (b"x" * 4000))
+
+        assert store.path.with_name("queue.sqlite3-wal").stat().st_size < 400_000
+
+
+def bodies_without_wal(path: Path) -> list[bytes]:
+    """What a power cut leaves when nothing of the -wal was written."""
+    copy = path.with_name("copy.sqlite3")
+    copy.write_bytes(path.read_bytes())
+    db = sqlite3.connect(copy)
+    try:
+        return [value for (value,) in db.execute("SELECT value FROM message ORDER BY id")]
+    finally:
+        db.close()

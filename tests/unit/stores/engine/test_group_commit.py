@@ -1,0 +1,241 @@
+"""Calls that come together share a transaction and a sync, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.errors import StoreBusy
+from localqueue.message import Receipt
+from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.view import Transaction
+from tests.unit.stores.engine.phrases import (
+    QUEUE,
+    SOON,
+    lease_all,
+    make_store,
+    meeting,
+    put,
+    refuse,
+    runner_of,
+    spoil,
+    until,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SQLiteQueueStore]:
+    with make_store(tmp_path) as opened:
+        yield opened
+
+
+def done(store: SQLiteQueueStore, figure: str) -> int:
+    return int(runner_of(store).figures()[figure])
+
+
+def test_calls_that_wait_together_share_a_commit_and_a_sync(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = []
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: syncs.append(fd) or sync(fd))
+    commits = done(store, "commits")
+
+    with meeting(store) as met:
+        for number in range(8):
+            met.add(f"put {number}", lambda number=number: put(store, b"%d" % number))
+
+    assert not met.errors
+    assert done(store, "commits") == commits + 1
+    assert len(syncs) == 1
+    assert lease_all(store) == [b"%d" % number for number in range(8)]
+
+
+def test_each_of_a_group_has_its_own_answer(store: SQLiteQueueStore) -> None:
+    first, second = put(store, b"1"), put(store, b"2")
+    request = LeaseRequest((QUEUE,), 1)
+
+    with meeting(store) as met:
+        met.add("put", lambda: put(store, b"3"))
+        met.add("lease a", lambda: store.lease(request, now=1.0))
+        met.add("lease b", lambda: store.lease(request, now=1.0))
+        met.add("lease c", lambda: store.lease(request, now=1.0))
+        met.add("lease d", lambda: store.lease(request, now=1.0))
+        met.add("stale", lambda: store.ack_many([Receipt(QUEUE, first.id, 1)], now=1.0))
+        met.add(
+            "held",
+            lambda: store.ack_many(
+                [Receipt(QUEUE, first.id, None), Receipt(QUEUE, second.id, None)], now=1.0
+            ),
+        )
+
+    assert [[m.body for m in met.answers[f"lease {x}"]] for x in "abcd"] == [
+        [b"1"],
+        [b"2"],
+        [b"3"],
+        [],
+    ]
+    assert met.answers["stale"] == [False]
+    assert met.answers["held"] == [True, True]
+    assert done(store, "largest_group") == 7
+
+
+@pytest.mark.parametrize("bad", [spoil, refuse])
+def test_a_call_that_fails_does_not_fail_its_neighbours(store: SQLiteQueueStore, bad: Any) -> None:
+    version = store.settings(QUEUE)
+
+    with meeting(store) as met:
+        met.add("before", lambda: put(store, b"before"))
+        met.add("bad", lambda: runner_of(store).write(bad, 1.0))
+        met.add("after", lambda: put(store, b"after"))
+
+    assert set(met.answers) == {"before", "after"}
+    assert isinstance(met.errors["bad"], ZeroDivisionError)
+    assert lease_all(store) == [b"before", b"after"]
+    assert store.settings(QUEUE) == version
+    assert store.stats(QUEUE, now=1.0).inflight == 2
+
+
+def test_a_full_queue_refuses_some_of_a_group_and_takes_the_others(
+    store: SQLiteQueueStore,
+) -> None:
+    store.configure(QUEUE, {"maxsize": 2, "overflow": "reject"}, now=1.0)
+
+    with meeting(store) as met:
+        for number in range(5):
+            met.add(f"put {number}", lambda number=number: put(store, b"%d" % number))
+
+    assert set(met.answers) == {"put 0", "put 1"}
+    assert lease_all(store) == [b"0", b"1"]
+
+
+def test_an_interrupt_reaches_only_the_call_of_its_thread(store: SQLiteQueueStore) -> None:
+    def interrupted(tx: Transaction) -> None:
+        tx.db.execute("UPDATE queue SET version = version + 100")
+        raise KeyboardInterrupt
+
+    version = store.settings(QUEUE)
+    with meeting(store) as met:
+        met.add("leader", lambda: runner_of(store).write(interrupted, 1.0))
+        met.add("a", lambda: put(store, b"a"))
+        met.add("b", lambda: put(store, b"b"))
+
+    assert isinstance(met.errors["leader"], KeyboardInterrupt)
+    assert set(met.answers) == {"a", "b"}
+    assert lease_all(store) == [b"a", b"b"]
+    assert store.settings(QUEUE) == version
+
+
+def test_a_leader_that_is_interrupted_during_the_sync_still_answers_the_others(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, b"leased by the leader")
+    sync = os.fdatasync
+    interrupts = iter([True])
+
+    def interrupted(descriptor: int) -> None:
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        sync(descriptor)
+
+    with meeting(store) as met:
+        met.add("leader", lambda: store.lease(LeaseRequest((QUEUE,), 1), now=1.0))
+        met.add("other", lambda: put(store, b"of another"))
+        monkeypatch.setattr(os, "fdatasync", interrupted)
+
+    assert isinstance(met.errors["leader"], KeyboardInterrupt)
+    assert set(met.answers) == {"other"}
+    # Nobody has seen the leader's lease, so it was given back.
+    until(lambda: store.stats(QUEUE, now=1.0).inflight == 0)
+    assert sorted(lease_all(store)) == [b"leased by the leader", b"of another"]
+
+
+def test_one_who_waits_too_long_is_busy_and_its_call_never_runs(tmp_path: Path) -> None:
+    store = make_store(tmp_path, timeout=0.05)
+    group = runner_of(store)._group
+    group.hold(time.monotonic() + SOON)
+    try:
+        with pytest.raises(StoreBusy, match="other threads"):
+            put(store)
+    finally:
+        group.let_go()
+
+    assert lease_all(store) == []
+    store.close()
+
+
+def test_a_call_of_nobodys_thread_can_be_withdrawn_until_it_is_taken(
+    store: SQLiteQueueStore,
+) -> None:
+    runner = runner_of(store)
+    ran: list[str] = []
+    with meeting(store):
+        withdrawn = runner.submit(lambda tx: ran.append("withdrawn"), 1.0)
+        kept = runner.submit(lambda tx: ran.append("kept"), 1.0)
+        assert withdrawn.cancel()
+
+    kept.result(SOON)
+    assert ran == ["kept"]
+
+
+@pytest.mark.parametrize("when", ["while it runs", "after it ended"])
+def test_leases_that_nobody_sees_are_released_and_settlements_stand(
+    store: SQLiteQueueStore, when: str
+) -> None:
+    put(store)
+    runs, go_on = threading.Event(), threading.Event()
+
+    def slowly(tx: Transaction) -> Any:
+        leased = store_lease(tx)
+        runs.set()
+        assert go_on.wait(SOON)
+        return leased
+
+    from localqueue.stores.sqlite.store import release_unseen
+    from localqueue.stores.sqlite.verbs.lease import lease
+
+    def store_lease(tx: Transaction) -> Any:
+        return lease(tx, LeaseRequest((QUEUE,), 1))
+
+    answer = runner_of(store).submit(slowly, 1.0, undo=release_unseen)
+    assert runs.wait(SOON)
+    if when == "while it runs":
+        answer.cancel()
+    go_on.set()
+    assert len(answer.result(SOON)) == 1
+    if when == "after it ended":
+        answer.cancel()
+
+    until(lambda: store.stats(QUEUE, now=1.0).inflight == 0)
+    assert [message.attempts for message in store.peek(QUEUE, 9, now=1.0)] == [1]
+
+
+def test_an_answer_that_was_seen_keeps_its_leases(store: SQLiteQueueStore) -> None:
+    put(store)
+
+    assert lease_all(store) == [b"1"]
+
+    put(store, b"2")
+    assert store.stats(QUEUE, now=1.0).inflight == 1
+
+
+def test_sixteen_threads_lose_and_double_nothing(store: SQLiteQueueStore) -> None:
+    def work(thread: int) -> None:
+        for number in range(25):
+            put(store, b"%d" % (thread * 25 + number))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+
+    assert sorted(map(int, lease_all(store))) == list(range(400))
+    assert done(store, "syncs") < done(store, "calls")

@@ -1,0 +1,133 @@
+"""The lock between processes: in turn, in time, and never left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localqueue.errors import StoreBusy
+from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Turnstile
+from tests.unit.stores.engine.phrases import SOON, until
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> Iterator[list[Turnstile]]:
+    """As three processes have it: flock does not care whose descriptors they are."""
+    made = [Turnstile(tmp_path / "lock", tmp_path / "turn") for _ in range(3)]
+    yield made
+    for lock in made:
+        lock.close()
+
+
+def soon() -> float:
+    return time.monotonic() + SOON
+
+
+def test_one_at_a_time(locks: list[Turnstile]) -> None:
+    locks[0].acquire(soon())
+
+    with pytest.raises(StoreBusy, match="until the timeout"):
+        locks[1].acquire(time.monotonic() + 0.05)
+
+    locks[0].release()
+    locks[1].acquire(soon())
+    locks[1].release()
+
+
+def test_a_lock_that_comes_too_late_is_let_go_at_once(locks: list[Turnstile]) -> None:
+    locks[0].acquire(soon())
+    with pytest.raises(StoreBusy):
+        locks[1].acquire(time.monotonic() + 0.02)
+    locks[0].release()
+
+    locks[2].acquire(soon())
+    locks[2].release()
+
+
+def test_one_that_was_late_once_is_in_time_the_next_time(locks: list[Turnstile]) -> None:
+    locks[0].acquire(soon())
+    with pytest.raises(StoreBusy):
+        locks[1].acquire(time.monotonic() + 0.02)
+    threading.Timer(0.02, locks[0].release).start()
+
+    locks[1].acquire(soon())
+
+    with pytest.raises(StoreBusy):
+        locks[2].acquire(time.monotonic() + 0.02)
+    locks[1].release()
+
+
+def test_who_waits_is_not_overtaken_by_who_had_its_turn(
+    locks: list[Turnstile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without its slice, in which it may come back without queueing.
+    monkeypatch.setattr("localqueue.stores.sqlite.turnstile.SLICE", -1.0)
+    order: list[str] = []
+
+    def wait() -> None:
+        locks[1].acquire(soon())
+        order.append("one who waited")
+        locks[1].release()
+
+    locks[0].acquire(soon())
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until(lambda: locks[1]._queueing is not None and turn_is_taken(locks[2]))
+    locks[0].release()
+    locks[0].acquire(soon())
+    order.append("one who had it")
+    locks[0].release()
+    thread.join(SOON)
+
+    assert order == ["one who waited", "one who had it"]
+
+
+def test_marks_are_seen_by_the_next_holder(locks: list[Turnstile]) -> None:
+    assert locks[1].marks() == b""
+
+    locks[0].mark(DISK_FULL, True)
+
+    assert locks[1].marks()[DISK_FULL]
+    assert not locks[1].marks()[SYNC_FAILED]
+    locks[1].mark(DISK_FULL, False)
+    assert not any(locks[0].marks())
+
+
+def test_closing_while_the_lock_is_waited_for_leaves_nothing_held(
+    tmp_path: Path, locks: list[Turnstile]
+) -> None:
+    locks[0].acquire(soon())
+    leaving = Turnstile(tmp_path / "lock", tmp_path / "turn")
+    with pytest.raises(StoreBusy):
+        leaving.acquire(time.monotonic() + 0.02)
+    leaving.close()
+    locks[0].release()
+
+    locks[1].acquire(soon())
+    locks[1].release()
+
+
+def turn_is_taken(lock: Turnstile) -> bool:
+    try:
+        fcntl.flock(lock._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(lock._turn, fcntl.LOCK_UN)
+    return False
+
+
+def test_descriptors_are_closed(tmp_path: Path) -> None:
+    before = len(list(Path("/dev/fd").iterdir()))
+    for _ in range(3):
+        lock = Turnstile(tmp_path / "lock", tmp_path / "turn")
+        lock.acquire(soon())
+        lock.release()
+        lock.close()
+
+    assert len(list(Path("/dev/fd").iterdir())) == before

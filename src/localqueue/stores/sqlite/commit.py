@@ -32,16 +32,21 @@ class Group:
         self._file = file
         self._translate = translate
 
-    def commit(self, calls: list[Call[Any]]) -> None:
+    def commit(self, take: Callable[[], list[Call[Any]]]) -> None:
         """Together, and when one of them spoils that, each for itself.
 
-        Raises nothing but what interrupts the thread; ``committed`` tells what became of it then.
+        What is raised before the calls are taken is an error of SQLite that is none of theirs;
+        afterwards only what interrupts the thread, and ``committed`` tells what became of it then.
         """
-        self.calls = calls
-        if self._file.disk_full and any(call.grows for call in calls):
-            self._each_alone()
-            return
+        db = self._file.writer
+        # Before: whoever waits for a foreign lock on the file makes nobody wait with it.
+        db.execute("BEGIN IMMEDIATE")
         try:
+            self.calls = calls = take()
+            if self._file.disk_full and any(call.grows for call in calls):
+                roll_back(db)
+                self._each_alone()
+                return
             self._together(calls)
         except Exception as error:
             if is_full(error):
@@ -50,6 +55,8 @@ class Group:
                 calls[0].error = self._translate(error)
                 return
             self._each_alone()
+        finally:
+            roll_back(db)
 
     def _each_alone(self) -> None:
         for call in self.calls:
@@ -61,27 +68,27 @@ class Group:
                 )
                 continue
             try:
+                self._file.writer.execute("BEGIN IMMEDIATE")
                 self._together([call])
             except Exception as error:
                 call.error = self._translate(error)
 
     def _together(self, calls: list[Call[Any]]) -> None:
-        db, state = self._file.writer, self._file.state
-        committing = False
+        """Run and commit what was begun."""
+        db = self._file.writer
+        done: list[Transaction] = []
         try:
-            db.execute("BEGIN IMMEDIATE")
-            done = run_calls(db, state, calls)
-            committing = True
+            done = run_calls(db, self._file.state, calls)
             db.execute("COMMIT")
-            self._remember(done)
         except BaseException as error:
-            if committing and not isinstance(error, Exception) and not db.in_transaction:
+            if done and not isinstance(error, Exception) and not db.in_transaction:
                 # Interrupted after the fact.
                 self._remember(done)
                 raise
             roll_back(db)
             raise_if_damaged(db, error, str(self._file.path))
             raise
+        self._remember(done)
         self._file.committed()
 
     def _remember(self, done: list[Transaction]) -> None:
@@ -100,7 +107,14 @@ def run_calls(
 
     An error after changes is raised: the transaction has to be undone for it.
     """
-    run = _Run(db, state, alone=len(calls) == 1)
+    if len(calls) == 1:
+        (call,) = calls
+        tx = Transaction(db, state, read_now(call.now))
+        call.answer = call.verb(tx)
+        tx.finish()
+        fold_sometimes(tx)
+        return [tx]
+    run = _Run(db, state)
     for alike in _runs(calls):
         if len(alike) == 1 or not run.together(alike):
             for call in alike:
@@ -113,11 +127,10 @@ def run_calls(
 class _Run:
     """The calls of one transaction, each going on where the one before it ended."""
 
-    def __init__(self, db: sqlite3.Connection, state: FileState, *, alone: bool) -> None:
+    def __init__(self, db: sqlite3.Connection, state: FileState) -> None:
         self.done: list[Transaction] = []
         self._db = db
         self._state = state
-        self._alone = alone
 
     def one(self, call: Call[Any]) -> None:
         tx = self._next(call)
@@ -125,7 +138,7 @@ class _Run:
             call.answer = call.verb(tx)
             tx.finish()
         except Exception as error:
-            if self._alone or _has_to_be_undone(tx, error):
+            if _has_to_be_undone(tx, error):
                 raise
             call.error = error
         else:
@@ -150,7 +163,7 @@ class _Run:
     def _next(self, call: Call[Any]) -> Transaction:
         last = self.done[-1] if self.done else None
         tx = Transaction(self._db, self._state, read_now(call.now), last)
-        if last is None and not self._alone:
+        if last is None:
             # Counts are of what is committed: brought up to date before the first change.
             tx.states(0)
         return tx

@@ -68,6 +68,9 @@ class FileRunner:
         self._open: OpenFile | None = None
         self._inode: tuple[int, int] | None = None
         self._abandoned_files: list[OpenFile] = []
+        self._doubted = False
+        """Whether SQLite said that the file cannot be read: that may have been a passing fault of
+        the disk, so the next call opens it anew."""
         self._figures = {"calls": 0, "commits": 0, "largest_group": 0, "syncs": 0, "sync_time": 0.0}
         self._make_locks()
         fork.watch(self)
@@ -149,19 +152,24 @@ class FileRunner:
     # --- what the leader of a group does --------------------------------------------------------
     def _work(self, own: Call[Any], take: Callable[[], list[Call[Any]]]) -> None:
         with self._changed:
+            if self._doubted:
+                self._doubted = False
+                self._close_file()
             file = self._opened()
         group = Group(file, self._translate)
         try:
-            with self._translated():
-                file.lock.acquire(own.deadline)
-                try:
-                    file.mind_marks()
-                    group.commit(take())
-                finally:
-                    file.lock.release()
+            file.lock.acquire(own.deadline)
+            try:
+                file.mind_marks()
+                group.commit(take)
+            finally:
+                file.lock.release()
             self._answer(file, group, own)
-        except Exception:
-            raise
+        except Exception as error:
+            translated = self._translate(error)
+            if translated is error:
+                raise
+            raise translated from error
         except BaseException:
             # Only the leader is interrupted: the others get what they came for.
             if group.committed:
@@ -306,6 +314,7 @@ class FileRunner:
                 connection.check_same_file(self._path, self._inode)
             except StoreError as moved:
                 return moved
+        self._doubted = self._doubted or connection.is_doubtful(error)
         translated = connection.translate(error, str(self._path))
         translated.__cause__ = error
         return translated

@@ -14,6 +14,7 @@ from localqueue.errors import StoreError
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest
 from localqueue.stores.sqlite import opened
+from localqueue.stores.sqlite.view import Transaction
 from tests.unit.stores.engine.phrases import QUEUE, lease_all, make_store, put, runner_of
 
 
@@ -158,3 +159,22 @@ def bodies_without_wal(path: Path) -> list[bytes]:
         return [value for (value,) in db.execute("SELECT value FROM message ORDER BY id")]
     finally:
         db.close()
+
+
+@pytest.mark.parametrize("code", ["SQLITE_CORRUPT", "SQLITE_IOERR"])
+def test_a_passing_fault_of_the_disk_is_over_with_the_next_call(tmp_path: Path, code: str) -> None:
+    fault = sqlite3.DatabaseError("it looks damaged")
+    fault.sqlite_errorcode = getattr(sqlite3, code)
+
+    def fail(tx: Transaction) -> None:
+        raise fault
+
+    with make_store(tmp_path) as store:
+        before = runner_of(store)._open
+        with pytest.raises(StoreError, match="it looks damaged"):
+            runner_of(store).write(fail, 1.0)
+
+        put(store)
+
+        assert runner_of(store)._open is not before
+        assert lease_all(store) == [b"1"]

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,19 @@ def done(store: SQLiteQueueStore, figure: str) -> int:
 def test_calls_that_wait_together_share_a_commit_and_a_sync(
     store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncs = []
+    syncs: list[int] = []
     sync = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: syncs.append(fd) or sync(fd))
+
+    def counted(descriptor: int) -> None:
+        syncs.append(descriptor)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", counted)
     commits = done(store, "commits")
 
     with meeting(store) as met:
         for number in range(8):
-            met.add(f"put {number}", lambda number=number: put(store, b"%d" % number))
+            met.add(f"put {number}", partial(put, store, b"%d" % number))
 
     assert not met.errors
     assert done(store, "commits") == commits + 1
@@ -110,7 +116,7 @@ def test_a_full_queue_refuses_some_of_a_group_and_takes_the_others(
 
     with meeting(store) as met:
         for number in range(5):
-            met.add(f"put {number}", lambda number=number: put(store, b"%d" % number))
+            met.add(f"put {number}", partial(put, store, b"%d" % number))
 
     assert set(met.answers) == {"put 0", "put 1"}
     assert lease_all(store) == [b"0", b"1"]

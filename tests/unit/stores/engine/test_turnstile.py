@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import threading
 import time
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ HUNDRED = [job(number) for number in range(100)]
 ERROR = "a handler failed"
 
 Message = QueueMessage[Any]
-Answer = tuple[list[Settled], list[StoredMessage]]
+Answer = tuple[list[Settled], Sequence[StoredMessage]]
 
 
 def _nothing(on: Backlog) -> None:

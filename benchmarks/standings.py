@@ -37,8 +37,10 @@ class Line:
     name: str
     kind: str
     """``ours``, ``raw`` or ``peer``."""
-    cells: Sequence[Cell]
-    remark: str = ""
+    cells: Sequence[Cell | None]
+    """One for each discipline; None where it is not asked to compete."""
+    lacks: str = ""
+    """What it has not, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Standings:
 
     name: str
     question: str
+    condition: str
+    """What these standings have in common and others of the same name have not."""
     columns: Sequence[str]
     lines: Sequence[Line]
     machine: dict[str, Any]
@@ -56,13 +60,14 @@ class Standings:
     @property
     def missed(self) -> bool:
         """Whether a target was."""
-        return any(cell.met is False for line in self.lines for cell in line.cells)
+        return any(cell and cell.met is False for line in self.lines for cell in line.cells)
 
     def as_dict(self) -> dict[str, Any]:
         fields = asdict(self)
         for shown, line in zip(fields["lines"], self.lines, strict=True):
             for beside, cell in zip(shown["cells"], line.cells, strict=True):
-                beside["met"] = cell.met
+                if cell:
+                    beside["met"] = cell.met
         return fields
 
     @classmethod
@@ -73,15 +78,20 @@ class Standings:
 
     def as_table(self) -> str:
         """The table as Markdown, so that it can be kept in the docs as it is."""
-        lines = [[line.name, *map(str, line.cells), line.remark] for line in self.lines]
+        lines = [
+            [line.name, *(str(cell or "") for cell in line.cells), line.lacks]
+            for line in self.lines
+        ]
         return "\n".join(
             [
-                *heading(self.name, self.question, self.machine),
-                *table(["", *self.columns, ""], lines),
+                *heading(self.name, f"{self.question}, {self.condition}", self.machine),
+                *table(["", *self.columns, "has no"], lines),
                 *(f"\n{remark}" for remark in self.remarks),
             ]
         )
 
 
-def _cells(shown: Sequence[dict[str, Any]]) -> list[Cell]:
-    return [Cell(cell["seconds"], cell["ratio"], cell["at_least"]) for cell in shown]
+def _cells(shown: Sequence[dict[str, Any] | None]) -> list[Cell | None]:
+    return [
+        Cell(cell["seconds"], cell["ratio"], cell["at_least"]) if cell else None for cell in shown
+    ]

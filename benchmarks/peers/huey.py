@@ -52,5 +52,5 @@ ENTRANT = Entrant(
     Huey,
     acknowledges=False,
     needs=("huey",),
-    remark="`SqliteHuey`: no ack, what a dying worker had dequeued is lost; no journal",
+    lacks="ack, journal",
 )

@@ -48,6 +48,5 @@ ENTRANT = Entrant(
     "peer",
     Lite,
     needs=("litequeue",),
-    remark="a dead consumer's message waits for `retry` by hand, no journal; done rows stay and are "
-    "pruned outside the measured time",
+    lacks="lease expiry, journal",
 )

@@ -54,9 +54,10 @@ class OursAtMostOnce(Ours):
 
 LEASED = Entrant("localqueue", "ours", Ours)
 AT_MOST_ONCE = Entrant(
-    "localqueue, at most once",
+    "localqueue",
     "ours",
     OursAtMostOnce,
+    ", at most once",
     acknowledges=False,
-    remark="`AtMostOnceDelivery`: removed by get, for comparison with queues that have no ack",
+    lacks="ack",
 )

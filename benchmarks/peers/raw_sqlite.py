@@ -17,8 +17,8 @@ class RawSQLite(Contestant):
     def __init__(self, folder: Path, durability: Durability) -> None:
         self._table = RawTable(folder / "raw.sqlite3", durability)
 
-    def put(self, value: Value) -> object:
-        return self._table.put(JSON_CODEC.encode(value))
+    def put(self, value: Value) -> None:
+        self._table.put(JSON_CODEC.encode(value))
 
     def take(self, count: int) -> Sequence[Value]:
         return [JSON_CODEC.decode(self._table.take()) for _ in range(count)]
@@ -34,5 +34,5 @@ ENTRANT = Entrant(
     "raw SQLite",
     "raw",
     RawSQLite,
-    remark="one table, one index: no journal, no receipts, no counts, nothing checked",
+    lacks="receipts, journal, counts, checks",
 )

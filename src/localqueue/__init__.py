@@ -164,6 +164,11 @@ if TYPE_CHECKING:
         CallbackNotification,
         InProcessNotification,
     )
+    from localqueue.stores.sqlite.operations.backup import BackupReport
+    from localqueue.stores.sqlite.operations.check import CheckReport
+    from localqueue.stores.sqlite.operations.invariants import CheckProblem
+    from localqueue.stores.sqlite.operations.salvage import LostMessage, SalvageReport
+    from localqueue.stores.sqlite.operations.vacuum import VacuumReport
 
     __version__: str
 
@@ -202,12 +207,15 @@ __all__ = [
     "Atomicity",
     "AwaitableNotification",
     "BackpressurePolicy",
+    "BackupReport",
     "BestEffortOrdering",
     "BoundedBackpressure",
     "BytesCodec",
     "CallbackDispatcher",
     "CallbackNotification",
     "Cancelled",
+    "CheckProblem",
+    "CheckReport",
     "Clock",
     "CodecPolicy",
     "CommitPolicy",
@@ -250,6 +258,7 @@ __all__ = [
     "LocalQueueError",
     "LocalQueuePlacement",
     "LocalityPolicy",
+    "LostMessage",
     "MemoryQueueStore",
     "MessageTTL",
     "NoDeduplication",
@@ -286,6 +295,7 @@ __all__ = [
     "RoutingPolicy",
     "SQLiteQueueStore",
     "SagaCommit",
+    "SalvageReport",
     "SettingsOverwritten",
     "State",
     "StaticFanoutSubscriptions",
@@ -304,6 +314,7 @@ __all__ = [
     "TransactionalOutboxCommit",
     "TwoPhaseCommit",
     "UnsupportedByStore",
+    "VacuumReport",
     "WaitableNotification",
     "WrongType",
     "__version__",
@@ -316,6 +327,14 @@ __all__ = [
 _NOTIFICATIONS = frozenset(
     ("AsyncNotification", "AsyncioNotification", "CallbackNotification", "InProcessNotification")
 )
+_OPERATIONS = {
+    "BackupReport": "backup",
+    "CheckProblem": "invariants",
+    "CheckReport": "check",
+    "LostMessage": "salvage",
+    "SalvageReport": "salvage",
+    "VacuumReport": "vacuum",
+}
 
 if not TYPE_CHECKING:  # a type checker would take any name for granted
 
@@ -324,6 +343,11 @@ if not TYPE_CHECKING:  # a type checker would take any name for granted
             from localqueue.adapters import notification
 
             return getattr(notification, name)
+        if name in _OPERATIONS:
+            from importlib import import_module
+
+            module = import_module(f"localqueue.stores.sqlite.operations.{_OPERATIONS[name]}")
+            return getattr(module, name)
         if name == "__version__":
             from importlib.metadata import version
 

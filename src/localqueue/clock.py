@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -36,15 +36,19 @@ class Clock(Protocol):
         """Which boot ``steady`` counts from."""
 
 
+if sys.platform == "linux":
+    _steady: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+else:
+    _steady = time.monotonic
+
+
 @dataclass(frozen=True, slots=True)
 class SystemClock:
     """The clocks of this host."""
 
-    def wall(self) -> float:
-        return time.time()
-
-    def steady(self) -> float:
-        return _steady()
+    # Read in every call: without a function of ours around them.
+    wall = staticmethod(time.time)
+    steady = staticmethod(_steady)
 
     def boot_id(self) -> str:
         return _boot_id()
@@ -68,19 +72,8 @@ class StoreTime:
 
     def drift(self) -> float:
         """How far the wall clock was set away from store time; 0 unless it was really set."""
-        difference = self.clock.wall() - self.now()
+        difference = self.clock.wall() - (self.clock.steady() + self.offset)
         return difference if abs(difference) > 0.5 else 0.0
-
-
-if sys.platform == "linux":
-
-    def _steady() -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-else:
-
-    def _steady() -> float:
-        return time.monotonic()
 
 
 @cache

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from localqueue.checks import check_key, check_priority, check_seconds
 from localqueue.codec import encode_headers
@@ -17,8 +16,7 @@ Key = str | Callable[[Any], str] | None
 """A key for all messages of a batch, or a function that makes it from the value."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutOptions:
+class PutOptions(NamedTuple):
     """What one call of put, put_many or put_stream asks for all its messages."""
 
     delay: float = 0.0
@@ -30,10 +28,38 @@ class PutOptions:
     request_id: str | None = None
 
 
+class PutMakers:
+    """The makers of one queue. Most puts ask for nothing, so the maker for those is kept."""
+
+    def __init__(self, policies: ResolvedPolicies) -> None:
+        self._policies = policies
+        self._usual: PutMaker | None = None
+
+    def maker(self, options: PutOptions, in_force: QueueSettings) -> PutMaker:
+        """InvalidMessage when the queue, with these settings in force, does not take such puts."""
+        delay, priority, dedupe_key, headers, ordering_key, ttl, request_id = options
+        if (
+            dedupe_key is None
+            and ordering_key is None
+            and headers is None
+            and ttl is None
+            and request_id is None
+            # What only equals the default has to be refused: False is no 0.
+            and type(delay) is float
+            and type(priority) is int
+            and delay == priority == 0
+        ):
+            usual = self._usual
+            if usual is None or usual.in_force is not in_force:
+                self._usual = usual = PutMaker(self._policies, in_force, options)
+            return usual
+        return PutMaker(self._policies, in_force, options)
+
+
 class PutMaker:
     """Makes the puts of one call. What cannot be stored is refused before anything is."""
 
-    __slots__ = ("_codec", "_in_force", "_name", "_options", "_policies", "_rest", "_tail")
+    __slots__ = ("_codec", "_name", "_options", "_policies", "_rest", "_tail", "in_force")
 
     def __init__(
         self, policies: ResolvedPolicies, in_force: QueueSettings, options: PutOptions
@@ -49,7 +75,7 @@ class PutMaker:
         if options.request_id is not None:
             check_key("request_id", options.request_id)
         self._policies = policies
-        self._in_force = in_force
+        self.in_force = in_force
         self._options = options
         self._codec = policies.codec_policy
         # What all messages have in common stands ready, so that a batch costs little per message.
@@ -78,17 +104,27 @@ class PutMaker:
         ordering_key = _key("ordering_key", options.ordering_key, item)
         if callable(options.dedupe_key) or callable(options.ordering_key):
             self._check_use(dedupe_key, ordering_key)
-        return self._rest._replace(
-            body=body,
-            dedupe_key=dedupe_key,
-            ordering_key=ordering_key,
-            fingerprint=0 if dedupe_key is None else self._codec.fingerprint(item, body),
+        rest = self._rest
+        return Put(
+            rest.queue,
+            body,
+            rest.codec,
+            rest.headers,
+            rest.delay,
+            rest.priority,
+            ordering_key,
+            rest.ttl,
+            dedupe_key,
+            rest.dedupe_window,
+            0 if dedupe_key is None else self._codec.fingerprint(item, body),
+            rest.conflict_is_error,
+            rest.request_id,
         )
 
     def _check_use(self, dedupe_key: str | None, ordering_key: str | None) -> None:
         use = Use(
             "put",
-            self._in_force,
+            self.in_force,
             self._options.priority,
             ordering_key,
             dedupe_key,

@@ -98,7 +98,7 @@ class LateSubscribersMissThePast(MemoryQueueStore):
 class PriorityIsIgnored(MemoryQueueStore):
     def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
         """Takes everything and hands back what arrived last."""
-        everything = super().lease(replace(request, limit=10_000), now=now)
+        everything = list(super().lease(replace(request, limit=10_000), now=now))
         everything.sort(key=lambda message: (message.available_at, message.id))
         self.release_many([_receipt(message) for message in everything[request.limit :]], now=now)
         return everything[: request.limit]

@@ -77,15 +77,17 @@ class EndsLeasesAtOnce(_Driver):
 
 
 class CommitsInTheMiddle(_Driver):
-    """Makes two transactions of every one that writes: the first ends after its first statement."""
+    """Makes two transactions of one: the first ends with the first statement that changes a row."""
 
-    _wrote = False
+    _begun: int | None = None
 
     def execute(self, statement: str, values: Any = (), /) -> Any:
         answer = super().execute(statement, values)
         if statement == "BEGIN IMMEDIATE":
-            self._wrote = False
-        elif statement.startswith(("INSERT", "UPDATE", "DELETE", "ALTER", "CREATE")):
+            self._begun = self.total_changes
+        elif statement in ("COMMIT", "ROLLBACK"):
+            self._begun = None
+        else:
             self._split()
         return answer
 
@@ -95,8 +97,8 @@ class CommitsInTheMiddle(_Driver):
         return answer
 
     def _split(self) -> None:
-        if not self._wrote:
-            self._wrote = True
+        if self._begun is not None and self.total_changes > self._begun:
+            self._begun = None
             super().execute("COMMIT")
             super().execute("BEGIN IMMEDIATE")
 
@@ -118,6 +120,6 @@ def plant(defect: str | None) -> None:
     if defect is not None:
         factory = type(defect, (DEFECTS[defect], sqlite3.Connection), {})
         connect = sqlite3.connect
-        sqlite3.connect = lambda *given, **options: connect(  # type: ignore[assignment]
+        sqlite3.connect = lambda *given, **options: connect(
             *given, **{"factory": factory} | options
         )

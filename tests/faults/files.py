@@ -1,4 +1,4 @@
-"""A VFS that shows every write, truncation, sync and deletion to a test, which lets it happen or not.
+"""A VFS that shows every write, truncation, sync and deletion to a test.
 
 What the product does to its files without SQLite (it syncs the -wal itself) is shown the same way.
 The -shm is not: it is memory that processes share, gone with the last of them.
@@ -31,8 +31,8 @@ class Watcher:
     def truncate(self, inode: int, size: int, go: Callable[[], None]) -> None:
         go()
 
-    def sync(self, inode: int, path: str, go: Callable[[], None]) -> None:
-        """Makes what was written to the file durable, whoever wrote it."""
+    def sync(self, inode: int, path: str, by: str, go: Callable[[], None]) -> None:
+        """Makes what was written to the file durable, whoever wrote it; by SQLite or Python."""
         go()
 
     def sync_folder(self, go: Callable[[], None]) -> None:
@@ -89,7 +89,9 @@ class File(apsw.VFSFile):
         self._watcher.truncate(self._inode, size, lambda: apsw.VFSFile.xTruncate(self, size))
 
     def xSync(self, flags: int) -> None:  # noqa: N802
-        self._watcher.sync(self._inode, self._path, lambda: apsw.VFSFile.xSync(self, flags))
+        self._watcher.sync(
+            self._inode, self._path, "SQLite", lambda: apsw.VFSFile.xSync(self, flags)
+        )
         if self._created:
             # SQLite syncs the folder with the first sync of a file that it made.
             self._created = False
@@ -117,7 +119,7 @@ def watch_python(watcher: Watcher, database: Path) -> None:
             watcher.sync_folder(lambda: how(descriptor))
         else:
             path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-            watcher.sync(inode, path, lambda: how(descriptor))
+            watcher.sync(inode, path, "Python", lambda: how(descriptor))
 
     os.open = open_
     os.fsync = lambda fd: sync(fd, really_sync)

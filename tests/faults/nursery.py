@@ -1,7 +1,8 @@
 """A process that has everything imported and forks workers: hundreds of them in seconds.
 
 A worker is a function ``tests.faults.MODULE:NAME`` of arguments that JSON can carry. The nursery
-itself opens no file, so nothing of SQLite crosses the fork. Its program is this module.
+itself opens no file, so nothing of SQLite crosses the fork. Its program is this module; with the
+name of a worker and its arguments it is that worker.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -76,6 +78,82 @@ class Nursery:
         return int(answer)
 
 
+class Child:
+    """A worker in a child of this process, which hears it, tells it to go on, and stops it."""
+
+    def __init__(self, work: str, *arguments: Any) -> None:
+        command = ["-W", "ignore", "-m", "tests.faults.nursery", work, json.dumps(arguments)]
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment(),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        with self._process:
+            self._process.wait(PATIENCE)
+
+    def hear(self) -> Any:
+        """The next thing it says."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the worker ended"
+        return json.loads(line)
+
+    def hear_all(self) -> list[Any]:
+        """What else it has said, and its children: until the last of them has ended."""
+        assert self._process.stdout is not None
+        return [json.loads(line) for line in self._process.stdout]
+
+    def tell(self) -> None:
+        """Let it go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def wait_until_stopped(self) -> None:
+        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "it ended"
+
+    def go_on(self) -> None:
+        """After a stop."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._process.kill()
+        assert self._process.wait(PATIENCE) == -signal.SIGKILL
+
+    def wait(self) -> None:
+        """For its good end."""
+        assert self._process.wait(PATIENCE) == 0
+
+
+def say(what: Any) -> None:
+    """Tell the parent of this child something; in one write, for threads and children too."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def say_and_wait(what: Any) -> None:
+    say(what)
+    sys.stdin.readline()
+
+
+def _find(work: str) -> Callable[..., object]:
+    module, name = work.split(":")
+    function: Callable[..., object] = getattr(
+        importlib.import_module(f"tests.faults.{module}"), name
+    )
+    return function
+
+
 def _serve() -> None:
     workers: set[int] = set()
     for line in sys.stdin:
@@ -94,8 +172,7 @@ def _serve() -> None:
 
 def _start(work: str, *arguments: Any) -> int:
     # Imported here and not in the worker: a fork should find everything loaded.
-    module, name = work.split(":")
-    function = getattr(importlib.import_module(f"tests.faults.{module}"), name)
+    function = _find(work)
     pid = os.fork()
     if pid:
         return pid
@@ -113,4 +190,7 @@ def _start(work: str, *arguments: Any) -> int:
 
 
 if __name__ == "__main__":
-    _serve()
+    if len(sys.argv) > 1:
+        _find(sys.argv[1])(*json.loads(sys.argv[2]))
+    else:
+        _serve()

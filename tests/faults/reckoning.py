@@ -50,7 +50,7 @@ class Reckoning:
 
     def check_values(self, left: list[tuple[str, Any]]) -> None:
         """Each message that is left is what was put; nothing came twice, no batch came in part."""
-        seen = {id: value for id, value in left}
+        seen = dict(left)
         for entry in self._entries:
             if entry.verb == "get":
                 seen |= {id: value for id, _, value in entry.what[0]}

@@ -94,7 +94,9 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
     if not trimmed:
         _check_whole(events)
         _check_lives(events, messages)
-        _check_equal("the counters and the journal up to the fold", counted, _sum(events, 0, folded))
+        _check_equal(
+            "the counters and the journal up to the fold", counted, _sum(events, 0, folded)
+        )
     tail = _sum(events, folded, events[-1].seq if events else 0)
     rows = Counter((row.queue, row.state) for row in messages.values())
     counted.update(tail)
@@ -122,9 +124,7 @@ def _check_lives(events: list[Event], messages: dict[int, Message]) -> None:
         token = event.seq if event.kind == LEASED else None
         if before is not None and event.left == event.entered == INFLIGHT:
             token = before.token
-        living[event.message] = Message(
-            event.message, event.queue, event.entered, event.seq, token
-        )
+        living[event.message] = Message(event.message, event.queue, event.entered, event.seq, token)
     for number in living.keys() | messages.keys():
         told, found = living.get(number), messages.get(number)
         if told is None or found is None or not _alike(told, found):
@@ -161,9 +161,7 @@ def _sum(events: list[Event], since: int, upto: int) -> Counter[tuple[int, int]]
     return counts
 
 
-def _check_equal(
-    what: str, one: Counter[tuple[int, int]], other: Counter[tuple[int, int]]
-) -> None:
+def _check_equal(what: str, one: Counter[tuple[int, int]], other: Counter[tuple[int, int]]) -> None:
     unlike = {
         key: (one[key], other[key]) for key in one.keys() | other.keys() if one[key] != other[key]
     }

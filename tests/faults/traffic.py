@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from itertools import count
 from queue import Empty, Full
 from typing import Any
@@ -34,23 +33,21 @@ def produce(path: str, oracle: str, seed: int, defect: str | None = None) -> Non
     for step in count():
         pause(chance)
         if chance.random() < 0.2:
-            batch = [[seed, step, place] for place in range(chance.randrange(2, 12))]
-            put(told, batch, lambda batch=batch: queue.put_many(batch, timeout=1.0))
+            put(told, queue, [[seed, step, place] for place in range(chance.randrange(2, 12))])
         else:
-            value = [seed, step]
-            put(told, [value], lambda value=value: [queue.put(value, timeout=1.0)])
+            put(told, queue, [[seed, step]])
 
 
-def put(
-    told: Oracle, values: list[Any], call: Callable[[], list[QueueMessage[Any]]]
-) -> list[QueueMessage[Any]]:
+def put(told: Oracle, queue: Queue, values: list[Any]) -> None:
     told.about("put", values)
     try:
-        messages = call()
+        if len(values) > 1:
+            messages = queue.put_many(values, timeout=1.0)
+        else:
+            messages = [queue.put(values[0], timeout=1.0)]
     except Full:
-        return []
+        return
     told.answered("put", [[message.id, message.value] for message in messages])
-    return messages
 
 
 def consume(path: str, oracle: str, seed: int, defect: str | None = None) -> None:

@@ -120,6 +120,16 @@ def a_stale_receipt_acts(patch: pytest.MonkeyPatch) -> None:
 
 
 @defect
+def the_receipt_of_a_plain_message_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "add_ack_events_of_run", "m.token = ?6 + m.id - ?3", "?6 >= 0")
+
+
+@defect
+def messages_that_are_leased_together_have_one_token(patch: pytest.MonkeyPatch) -> None:
+    change_statement(patch, "lease_run", "token = ?1 + id - ?6", "token = ?1")
+
+
+@defect
 def a_receipt_of_one_who_never_leased_acts_on_a_lease(patch: pytest.MonkeyPatch) -> None:
     may_act = settle._may_act
     patch.setattr(
@@ -238,6 +248,7 @@ def a_copy_is_missing_for_the_last_subscriber(patch: pytest.MonkeyPatch) -> None
 @defect
 def priority_is_ignored(patch: pytest.MonkeyPatch) -> None:
     change_statement(patch, "ready_messages", "ORDER BY m.rank, m.pos", "ORDER BY m.pos")
+    change_statement(patch, "plain_messages", "ORDER BY rank, pos", "ORDER BY pos")
 
 
 @defect
@@ -341,7 +352,7 @@ def a_refused_batch_leaves_its_first_half(patch: pytest.MonkeyPatch) -> type[Mem
 @defect
 def a_paused_queue_delivers(patch: pytest.MonkeyPatch) -> type[MemoryQueueStore]:
     class Eager(MemoryQueueStore):
-        def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+        def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
             paused = [name for name in request.queues if self._is_paused(name)]
             for name in paused:
                 self.configure(name, {"paused": False}, now=now)

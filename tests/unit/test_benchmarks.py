@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import backlog, batches, single
-from benchmarks.__main__ import main
+from benchmarks import backlog, batches, processes, settle, single, threads, wakeups
+from benchmarks.__main__ import NAMES, main
 from benchmarks.backlog_calls import CALLS, CALLS_BESIDE, CALLS_OF_A_KEY, GLANCES
 from benchmarks.raw import RawTable
 from benchmarks.report import Report, Row
@@ -36,6 +36,51 @@ def test_single_messages_are_compared_without_a_target(tmp_path: Path) -> None:
     assert len(report.rows) == 4
     assert [row.met for row in report.rows] == [None] * 4
     assert_measured([report])
+
+
+def test_settling_together_is_compared_with_one_by_one(tmp_path: Path) -> None:
+    (report,) = settle.run(tmp_path, messages=40, rounds=2)
+
+    assert [(row.what, row.at_least) for row in report.rows] == [
+        ("prefetch 20, relaxed", 5.0),
+        ("prefetch 100, relaxed", 5.0),
+        ("prefetch 20, full", 10.0),
+        ("prefetch 100, full", 10.0),
+    ]
+    assert_measured([report])
+
+
+def test_many_producers_are_compared_with_one(tmp_path: Path) -> None:
+    (report,) = threads.run(tmp_path, messages=64, rounds=2)
+
+    assert [(row.what, row.at_least) for row in report.rows] == [
+        ("16 threads", 4.0),
+        ("64 coroutines", 10.0),
+    ]
+    assert_measured([report])
+
+
+def test_processes_on_one_file_are_asked_for_errors_waits_and_shares(tmp_path: Path) -> None:
+    (report,) = processes.run(tmp_path, duration=0.3, processes=2)
+
+    assert [row.target for row in report.rows] == ["≤ 0", "< 2000 ms", "≥ 0.5"] * 2
+    assert [row.ratio for row in report.rows[::3]] == [0, 0]
+    assert report.remarks == []
+    for row in (report.rows[1], report.rows[2], report.rows[4], report.rows[5]):
+        assert row.measured is not None
+        assert row.against is not None
+        assert 0 < row.against <= row.measured
+
+
+def test_wake_ups_are_compared_with_a_byte_through_a_fifo(tmp_path: Path) -> None:
+    (report,) = wakeups.run(tmp_path, messages=5, idle=0.1)
+
+    assert [row.target for row in report.rows] == ["< 1 ms", "< 5 ms", "≤ 0.2"] * 2
+    for usual, longest, cpu in (report.rows[:3], report.rows[3:]):
+        assert usual.measured is not None
+        assert longest.measured is not None
+        assert 0 < usual.measured <= longest.measured
+        assert cpu.ratio >= 0
 
 
 def test_every_call_is_measured_in_front_of_and_beside_a_backlog(tmp_path: Path) -> None:
@@ -114,10 +159,12 @@ def test_the_command_prints_a_table_or_json(
     assert main(["single", *folder]) == 0
     assert "| put | 2.0 µs    | 1.0 µs | 0.50  |" in capsys.readouterr().out
 
-    assert main(["single", "--json", "--check", *folder]) == 0
+    kept = tmp_path / "kept.json"
+    assert main(["single", "--json", "--check", "--save", str(kept), *folder]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["rows"][0]["ratio"] == 0.5
     assert shown["rows"][0]["met"] is None
+    assert json.loads(kept.read_text()) == [shown]
 
     assert main(["single", *folder]) == 0
     assert main(["single", "--check", *folder]) == 1
@@ -127,14 +174,16 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
 
-    assert "batches|backlog|single" in capsys.readouterr().out
+    assert "|".join(NAMES) in capsys.readouterr().out
 
 
 def assert_measured(reports: Iterable[Report]) -> None:
     for report in reports:
         assert report.machine["file system"]
-        assert report.as_table().count("\n") == len(report.rows) + 5
+        assert report.as_table().count("\n") == len(report.rows) + 5 + 2 * len(report.remarks)
         for row in report.rows:
+            assert row.measured is not None
             assert row.measured > 0, row
+            assert row.against is not None
             assert row.against > 0, row
             assert row.ratio > 0, row

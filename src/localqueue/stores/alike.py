@@ -7,6 +7,8 @@ from typing import overload
 
 from localqueue.stores.protocol import Enqueued, Fate, StoredMessage
 
+_HISTORY = StoredMessage._fields.index("history")
+
 
 class AlikeAnswers(Sequence[Enqueued]):
     """What one batch was answered. Thousands of equal answers would cost more than their rows."""
@@ -40,4 +42,8 @@ class AlikeAnswers(Sequence[Enqueued]):
         return Enqueued(message, Fate.STORED, self.settings_version)
 
     def __iter__(self) -> Iterator[Enqueued]:
-        return (self[at] for at in range(len(self)))
+        # _replace would take thrice as long.
+        before, after = self.shared[3:_HISTORY], self.shared[_HISTORY + 1 :]
+        for id_, body in zip(self.ids, self.bodies, strict=True):
+            message = (id_, self.shared.queue, body, *before, [], *after)
+            yield Enqueued(StoredMessage._make(message), Fate.STORED, self.settings_version)

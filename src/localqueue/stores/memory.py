@@ -8,7 +8,7 @@ from __future__ import annotations
 from localqueue.stores.protocol import Atomicity, StoreCapabilities
 from localqueue.stores.sqlite.runner import MemoryRunner
 from localqueue.stores.sqlite.store import SQLStore
-from localqueue.stores.sqlite.wakeup import Wakeups
+from localqueue.stores.sqlite.wakeup import make_wakeups
 
 
 class MemoryQueueStore(SQLStore):
@@ -19,7 +19,7 @@ class MemoryQueueStore(SQLStore):
     )
 
     def __init__(self) -> None:
-        wakeups = Wakeups(poll=None)
+        wakeups = make_wakeups(None)
         super().__init__(MemoryRunner(wakeups), wakeups)
 
     def __repr__(self) -> str:

@@ -557,6 +557,13 @@ class PollingWaiter:
         self._ended.wait(min(timeout, POLL_INTERVAL))
         return True
 
+    async def wait_async(self, timeout: float) -> bool:
+        # Loaded by programs that have a loop.
+        import asyncio
+
+        await asyncio.sleep(min(timeout, POLL_INTERVAL))
+        return True
+
     def close(self) -> None:
         self._ended.set()
 

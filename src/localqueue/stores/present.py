@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 from localqueue.codec import Codec, decode_headers, decoder
-from localqueue.message import QueueMessage
+from localqueue.errors import DamagedMessage
+from localqueue.message import QueueMessage, Receipt, State
 from localqueue.stores.alike import AlikeAnswers
+from localqueue.stores.leased import LeasedTogether
 from localqueue.stores.protocol import StoredMessage
 
 T = TypeVar("T")
@@ -82,6 +86,77 @@ def present_alike(
         fields["attempt_history"] = []
         fields["headers"] = headers.copy()
         message: QueueMessage[T] = object.__new__(QueueMessage)
+        object.__setattr__(message, "__dict__", fields)
+        messages.append(message)
+    return messages
+
+
+def present_leased(
+    leased: Sequence[StoredMessage], codec: Codec, drift: float
+) -> tuple[list[QueueMessage[Any]], list[tuple[Receipt, DamagedMessage]]]:
+    """The messages that a lease took, and the receipts of those that cannot be decoded."""
+    if type(leased) is LeasedTogether:
+        # One that cannot be decoded is found below, and the others with it.
+        with contextlib.suppress(DamagedMessage):
+            return _present_together(leased, codec, drift), []
+    messages, damaged = [], []
+    for stored in leased:
+        try:
+            messages.append(present(stored, codec, drift))
+        except DamagedMessage as error:
+            damaged.append((Receipt(stored.queue, stored.id, stored.token), error))
+    return messages, damaged
+
+
+def _present_together(
+    leased: LeasedTogether, codec: Codec, drift: float
+) -> list[QueueMessage[Any]]:
+    decode = decoder("json", codec).decode
+    created, available = leased.created_at, leased.available_at
+    (entry,) = leased.history()
+    if drift:
+        created = [moment + drift for moment in created]
+        available = [moment + drift for moment in available]
+        entry["at"] += drift
+    pattern: dict[str, Any] = {
+        "id": "",
+        "value": None,
+        "queue": leased.queue,
+        "state": State.INFLIGHT,
+        "attempts": 1,
+        "created_at": 0.0,
+        "available_at": 0.0,
+        "leased_until": leased.until + drift,
+        "leased_by": leased.worker,
+        "last_error": None,
+        "failed_at": None,
+        "attempt_history": [],
+        "dedupe_key": None,
+        "priority": 0,
+        "headers": {},
+        "ordering_key": None,
+        "expires_at": None,
+        "failures": 0,
+        "crashes": 0,
+        "codec": "json",
+        "duplicate": False,
+        "dropped": False,
+        "token": 0,
+    }
+    messages = []
+    for id_, body, rank, created_at, available_at, token in zip(
+        leased.ids, leased.bodies, leased.ranks, created, available, count(leased.first_token)
+    ):
+        fields = pattern.copy()
+        fields["id"] = id_
+        fields["value"] = decode(body)
+        fields["created_at"] = created_at
+        fields["available_at"] = available_at
+        fields["attempt_history"] = [entry.copy()]
+        fields["priority"] = -rank
+        fields["headers"] = {}
+        fields["token"] = token
+        message: QueueMessage[Any] = object.__new__(QueueMessage)
         object.__setattr__(message, "__dict__", fields)
         messages.append(message)
     return messages

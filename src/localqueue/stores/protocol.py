@@ -246,7 +246,7 @@ class Waiter(Protocol):
         """Wait no more, and tell the next one if this one was told and left something. Idempotent.
 
         Whoever was told has to close as soon as it has what it came for, before it works on it:
-        others sleep until then. After ``wait_async`` this does not block the loop.
+        others sleep until then. In a thread that runs an event loop it does not block.
         """
 
 
@@ -286,7 +286,7 @@ class QueueStore(Protocol):
         queue's ordering does not allow the priority or key.
         """
 
-    def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+    def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
         """Up to ``limit`` messages in delivery order, leased until now + timeout.
 
         Damaged messages become dead letters on the way and are never returned.
@@ -323,7 +323,7 @@ class QueueStore(Protocol):
 
     def settle_and_lease(
         self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
-    ) -> tuple[list[Settled], list[StoredMessage]]:
+    ) -> tuple[list[Settled], Sequence[StoredMessage]]:
         """End these leases and take the next ones; a refused one does not touch its neighbours.
 
         A follow-up that no queue can take raises, and nothing of the call is done.
@@ -429,5 +429,5 @@ class QueueStore(Protocol):
     def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
         """A waiter that is told when these queues may have something ready, or room.
 
-        A queue that was never used may be watched too.
+        A queue that was never used may be watched too. It may read the database once.
         """

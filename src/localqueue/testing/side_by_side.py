@@ -427,7 +427,7 @@ class SideBySide:
         self._same(what, expected.message.body, message.body)
         self._same(what, ("ready", 0, 0), (str(message.state), message.attempts, message.token))
 
-    def _same_lease(self, expected: list[ModelMessage], got: list[StoredMessage]) -> None:
+    def _same_lease(self, expected: list[ModelMessage], got: Sequence[StoredMessage]) -> None:
         self._same_messages("lease", expected, got)
         for message, stored in zip(expected, got, strict=True):
             if stored.token <= self._highest_token:
@@ -437,7 +437,7 @@ class SideBySide:
             self._tokens[message.token] = stored.token
 
     def _same_messages(
-        self, what: str, expected: list[ModelMessage], got: list[StoredMessage]
+        self, what: str, expected: list[ModelMessage], got: Sequence[StoredMessage]
     ) -> None:
         self._same(what, [m.body for m in expected], [m.body for m in got])
         for message, stored in zip(expected, got, strict=True):

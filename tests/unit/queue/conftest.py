@@ -45,7 +45,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[WatchedStore]:
 @pytest.fixture
 def only_signals_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody who waits looks again by himself, so that a lost signal is seen."""
-    monkeypatch.setattr("localqueue.queue.LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr("localqueue.calls.patience.LOOK_AGAIN", 3600.0)
 
 
 @pytest.fixture

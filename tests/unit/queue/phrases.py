@@ -10,9 +10,8 @@ from typing import Any, Generic, Literal, TypeVar
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
 from localqueue.stores.memory import MemoryQueueStore
-from localqueue.stores.protocol import JournalEvent
+from localqueue.stores.protocol import JournalEvent, Waiter
 from localqueue.stores.sqlite.store import SQLiteQueueStore
-from localqueue.stores.sqlite.wakeup import QueueWaiter
 
 PATIENCE = 20.0
 """How long a test waits for what must happen; only a failing one waits that long."""
@@ -57,7 +56,7 @@ class WatchedMemoryStore(MemoryQueueStore):
         super().__init__()
         self.waited_on = threading.Event()
 
-    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
         waiter = super().watch(queues, what)
         self.waited_on.set()
         return waiter
@@ -70,7 +69,7 @@ class WatchedSQLiteStore(SQLiteQueueStore):
         super().__init__(path, durability="relaxed")
         self.waited_on = threading.Event()
 
-    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> QueueWaiter:
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
         waiter = super().watch(queues, what)
         self.waited_on.set()
         return waiter

@@ -181,7 +181,7 @@ def test_a_producer_wakes_when_what_was_in_the_way_expires(
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("localqueue.queue.LOOK_AGAIN", 0.05)
+    monkeypatch.setattr("localqueue.calls.patience.LOOK_AGAIN", 0.05)
     queue = new_queue(maxsize=1)
     queue.put("a", ttl=60)
     producer = blocked(store, lambda: queue.put("b"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from queue import Empty
 
 import pytest
@@ -37,7 +38,7 @@ class PutsBetween(WatchedMemoryStore):
         super().__init__()
         self.empty_handed = 0
 
-    def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+    def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
         found = super().lease(request, now=now)
         if not found:
             self.empty_handed += 1
@@ -129,7 +130,7 @@ def test_a_delayed_message_wakes_it_when_it_is_due(
 def test_time_that_a_test_lets_pass_wakes_it(
     queue: Queue, store: WatchedStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localqueue.queue.LOOK_AGAIN", 0.05)
+    monkeypatch.setattr("localqueue.calls.patience.LOOK_AGAIN", 0.05)
     queue.put("in an hour", delay=3600)
     waiting = blocked(store, queue.get)
 

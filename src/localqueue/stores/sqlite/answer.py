@@ -34,6 +34,9 @@ class Answer(Future[R]):
         if call.gone:
             self._abandoned(call)
 
+    def tell(self) -> None:
+        """Told already: a thread that waits for a future is woken by its result."""
+
     def cancel(self) -> bool:
         if super().cancel():
             return True
@@ -52,3 +55,5 @@ class Nobody:
         return True
 
     def finished(self, call: Call[Any]) -> None: ...
+
+    def tell(self) -> None: ...

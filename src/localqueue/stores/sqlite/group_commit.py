@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from localqueue.clock import Now
@@ -30,7 +31,14 @@ class Listener(Protocol):
     def taken(self) -> bool:
         """From now on the call runs to its end; False when it was withdrawn."""
 
-    def finished(self, call: Call[Any]) -> None: ...
+    def finished(self, call: Call[Any]) -> None:
+        """The call has its answer; others of its group may not have theirs yet."""
+
+    def tell(self) -> None:
+        """All of its group have: who waits may be woken now.
+
+        Woken one by one, the first of them would have the next transaction for itself alone.
+        """
 
 
 class Call(Generic[R]):
@@ -220,13 +228,22 @@ class GroupCommit:
                 self._abandoned(call)
 
     def _lead(self, own: Call[Any]) -> None:
+        group = [own]
+
+        def take() -> list[Call[Any]]:
+            group[:] = self._take(own)
+            return group
+
         try:
-            self._work(own, lambda: self._take(own))
+            self._work(own, take)
         except Exception as error:
             own.error = error
         finally:
             try:
                 own.finish()
+                for call in group:
+                    if call.listener is not None:
+                        call.listener.tell()
             finally:
                 self.let_go()
 
@@ -252,24 +269,22 @@ class _Helper:
     """A thread that leads where no caller's thread can."""
 
     def __init__(self, group: GroupCommit) -> None:
-        self._group = group
-        self._wanted = threading.Semaphore(0)
-        self._stopped = False
-        threading.Thread(target=self._run, name="localqueue-writer", daemon=True).start()
+        self._orders: SimpleQueue[bool] = SimpleQueue()
+        """True to lead; False to end, after what was ordered before."""
+        thread = threading.Thread(
+            target=self._run, args=(group,), name="localqueue-writer", daemon=True
+        )
+        thread.start()
 
     def wake(self) -> None:
-        self._wanted.release()
+        self._orders.put(True)
 
     def stop(self) -> None:
-        self._stopped = True
-        self._wanted.release()
+        self._orders.put(False)
 
-    def _run(self) -> None:
-        while True:
-            self._wanted.acquire()
-            if self._stopped:
-                return
-            self._group.lead_for_listener()
+    def _run(self, group: GroupCommit) -> None:
+        while self._orders.get():
+            group.lead_for_listener()
 
 
 def _stand_alone(_: Transaction) -> None:

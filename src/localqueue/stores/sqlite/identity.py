@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from localqueue.errors import StoreCorrupt
 
@@ -28,6 +29,12 @@ class Identity:
         if len(self._bits) == 1:
             return f"{self._bits[0]}{seq:016x}"
         return f"{self._bits[bisect_right(self._from, seq) - 1]}{seq:016x}"
+
+    def publics(self, seqs: Iterable[int]) -> list[str]:
+        if len(self._bits) == 1:
+            bits = self._bits[0]
+            return [f"{bits}{seq:016x}" for seq in seqs]
+        return [self.public(seq) for seq in seqs]
 
     def seq(self, public: str) -> int | None:
         """The seq of a public id or position; None when it is not of this file."""

@@ -1,6 +1,9 @@
 -- Every statement of the SQLite store, named, with its reason where it is not plain.
 -- (hot) statements run in ordinary calls: a test shows that none of them scans a table or sorts.
--- Lists of ids come in as one JSON array, so that one prepared statement serves every length.
+-- Lists of ids come in as one JSON array, so that one prepared statement serves every length. Most
+-- lists are runs of numbers that follow each other: those have statements of their own.
+-- OR FAIL: whatever raises is undone as a whole, so a statement need not be able to undo itself.
+-- Copying the pages for that costs a third of a batch.
 
 -- name: row (fragment)
 m.id, m.queue, m.state, m.rank, m.pos, m.due_at, m.created_at, m.attempts, m.failures, m.crashes,
@@ -70,11 +73,19 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: ready_messages (hot)
 SELECT {row}, {content} WHERE m.queue = ? AND m.state = 0 ORDER BY m.rank, m.pos, m.id LIMIT ?
 
+-- name: plain_messages (hot)
+-- Narrow: reading all columns of a row costs more than twice as much. The last one tells whether the
+-- others are as put left them, on a message that has nothing but a value.
+SELECT id, rank, pos, created_at, checksum, value,
+    coalesce(error, failed_at, dedupe_key, key, expires_at, origin, alias, codec, body, headers)
+        IS NULL AND attempts + failures + crashes + ended = 0
+FROM message WHERE queue = ? AND state = 0 ORDER BY rank, pos, id LIMIT ?
+
 -- name: is_ready (hot)
 SELECT 1 FROM message WHERE state = 0 AND queue = ? LIMIT 1
 
 -- name: alike_messages (fragment)
-INSERT INTO message (id, last, queue, state, rank, pos, due_at, created_at, expires_at, codec,
+INSERT OR FAIL INTO message (id, last, queue, state, rank, pos, due_at, created_at, expires_at, codec,
     headers, checksum, value)
 
 -- name: add_alike_message (hot)
@@ -92,35 +103,71 @@ VALUES (?1, ?2, ?3, ?1, 1, ?4, 1, 0)
 
 -- name: add_alike_events (hot)
 -- One event for each message of a range, without a row crossing from Python.
-INSERT INTO event (seq, at, queue, message, kind, to_state, n, by)
+INSERT OR FAIL INTO event (seq, at, queue, message, kind, to_state, n, by)
 SELECT id, created_at, queue, id, 1, state, 1, 0 FROM message WHERE id BETWEEN ? AND ?
 
 -- name: lease_messages (hot)
-UPDATE message SET state = 3, attempts = attempts + 1, token = ?1 + j.key, last = ?1 + j.key,
-    due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5, note = NULL, cancel = 0
+-- What waits has no note and no wish to cancel: both left with the lease before.
+UPDATE OR FAIL message SET state = 3, attempts = attempts + 1, token = ?1 + j.key, last = ?1 + j.key,
+    due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5
 FROM json_each(?6) AS j WHERE message.id = j.value
+
+-- name: lease_run (hot)
+-- The same for ids from ?6 to ?7.
+UPDATE OR FAIL message SET state = 3, attempts = attempts + 1, token = ?1 + id - ?6,
+    last = ?1 + id - ?6, due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5
+WHERE id BETWEEN ?6 AND ?7
+
+-- name: lease_event (fragment)
+INSERT OR FAIL INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n, attempt,
+    worker, by)
 
 -- name: add_lease_events (hot)
 -- Before the rows change: prev is their last event until now.
-INSERT INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n, attempt, worker, by)
+{lease_event}
 SELECT ?1 + j.key, ?2, m.queue, coalesce(m.origin, m.id), m.last, 3, 0, 3, 1, m.attempts + 1, ?3, 0
 FROM json_each(?4) AS j CROSS JOIN message AS m WHERE m.id = j.value
 
+-- name: add_lease_events_of_run (hot)
+{lease_event}
+SELECT ?1 + m.id - ?4, ?2, m.queue, coalesce(m.origin, m.id), m.last, 3, 0, 3, 1, m.attempts + 1,
+    ?3, 0
+FROM message AS m WHERE m.id BETWEEN ?4 AND ?5
+
+-- name: plain_to_ack (fragment)
+coalesce(m.key, m.dedupe_key, m.body) IS NULL AND m.ended = 0
+
 -- name: held_messages (hot)
 -- What ack must know of a batch; plain is a message that nothing else refers to.
-SELECT m.id, m.queue, m.state, m.token,
-    m.key IS NULL AND m.dedupe_key IS NULL AND m.body IS NULL AND m.ended = 0
+SELECT m.queue, m.state, m.token, {plain_to_ack}
 FROM json_each(?) AS j CROSS JOIN message AS m WHERE m.id = j.value
 
--- name: add_ack_events (hot)
-INSERT INTO event (seq, at, queue, message, prev, kind, from_state, n, attempt, worker, by,
+-- name: ack_event (fragment)
+INSERT OR FAIL INTO event (seq, at, queue, message, prev, kind, from_state, n, attempt, worker, by,
     enqueued_at, leased_at, waited)
-SELECT ?1 + j.key, ?2, m.queue, coalesce(m.origin, m.id), m.last, 5, m.state, 1, m.attempts, m.worker,
-    0, m.created_at, m.leased_at, max(0.0, m.leased_at - m.pos)
+
+-- name: acked (fragment)
+?2, m.queue, m.id, m.last, 5, 3, 1, m.attempts, m.worker, 0, m.created_at, m.leased_at,
+max(0.0, m.leased_at - m.pos)
+
+-- name: add_ack_events (hot)
+{ack_event} SELECT ?1 + j.key, {acked}
 FROM json_each(?3) AS j CROSS JOIN message AS m WHERE m.id = j.value
+
+-- name: add_ack_events_of_run (hot)
+-- Only of those that are held by their receipts, the first of which is ?6, and are plain.
+{ack_event} SELECT ?1 + m.id - ?3, {acked}
+FROM message AS m WHERE m.id BETWEEN ?3 AND ?4 AND m.queue = ?5 AND m.state = 3
+    AND m.token = ?6 + m.id - ?3 AND {plain_to_ack}
 
 -- name: delete_messages (hot)
 DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: delete_run (hot)
+DELETE FROM message WHERE id BETWEEN ? AND ?
+
+-- name: take_back_events (hot)
+DELETE FROM event WHERE seq >= ?
 
 -- name: read_message (hot)
 SELECT {row}, {content} WHERE m.id = ?
@@ -302,11 +349,6 @@ SELECT seq, at FROM event ORDER BY seq LIMIT 1
 -- For running counts: what happened since they were last brought up to date.
 SELECT queue, from_state, to_state, n, CASE kind WHEN 3 THEN worker END
 FROM event WHERE seq > ? AND seq <= ?
-
--- name: fold_tail
--- Once in 2,048 events: sorting that many costs a quarter of reading them into Python.
-SELECT queue, from_state, to_state, CASE kind WHEN 3 THEN worker END AS lessee, sum(n), count(*)
-FROM event WHERE seq > ? AND seq <= ? GROUP BY queue, from_state, to_state, lessee
 
 -- name: read_mark (hot)
 SELECT seq FROM mark WHERE name = ?

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from localqueue.codec import checksum
 from localqueue.message import State
@@ -96,6 +98,15 @@ def seal(content: int, message: int, queue: int, origin: int = 0) -> int:
     Doing it twice gives the content's own checksum again.
     """
     return (content ^ message * 2654435761 ^ queue * 40503 ^ origin * 2246822519) & 0xFFFFFFFF
+
+
+def plain_seals(bodies: Iterable[bytes], messages: Iterable[int], queue: int) -> list[int]:
+    """``seal(checksum(body, None), message, queue)`` of many."""
+    own = queue * 40503
+    return [
+        (crc32(body) ^ message * 2654435761 ^ own) & 0xFFFFFFFF
+        for body, message in zip(bodies, messages, strict=True)
+    ]
 
 
 def is_damaged(row: MessageRow) -> bool:

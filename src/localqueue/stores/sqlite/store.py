@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from localqueue.checks import check_key, check_seconds
 from localqueue.clock import Clock, Now, read_now
-from localqueue.errors import ConfigurationError, InvalidArgument, WrongType
+from localqueue.errors import ConfigurationError, InvalidArgument, StoreBusy, WrongType
 from localqueue.message import QueueStats, Receipt
 from localqueue.stores.protocol import (
     LONGEST_READER_AGE,
@@ -20,6 +20,7 @@ from localqueue.stores.protocol import (
     LeaseAnswer,
     LeaseRequest,
     Put,
+    QueueStore,
     Settle,
     Settled,
     StoreCapabilities,
@@ -48,6 +49,12 @@ from localqueue.stores.sqlite.verbs import (
 )
 from localqueue.stores.sqlite.wakeup import Wakeups, make_wakeups
 
+if TYPE_CHECKING:
+    from localqueue.stores.sqlite.operations.backup import BackupReport
+    from localqueue.stores.sqlite.operations.check import CheckReport
+    from localqueue.stores.sqlite.operations.salvage import SalvageReport
+    from localqueue.stores.sqlite.operations.vacuum import VacuumReport
+
 
 class SQLStore(SimpleVerbs):
     """The verbs over a runner: what they do is the same in a file and in memory."""
@@ -58,6 +65,7 @@ class SQLStore(SimpleVerbs):
         self._runner = runner
         self._wakeups = wakeups
         self._questions = _Questions(runner)
+        self._awaitable: QueueStore | None = None
 
     def close(self) -> None:
         self._wakeups.close()
@@ -68,6 +76,14 @@ class SQLStore(SimpleVerbs):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def awaitable(self) -> QueueStore:
+        """The same store for event loops: the answers of its verbs are to be awaited."""
+        if self._awaitable is None:
+            from localqueue.stores.sqlite.awaitable import make_awaitable
+
+            self._awaitable = make_awaitable(self, self._runner, self._wakeups)
+        return self._awaitable
 
     def open_clock(self, clock: Clock) -> float:
         return self._runner.write(
@@ -90,7 +106,7 @@ class SQLStore(SimpleVerbs):
     def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return self._runner.write(joined.Enqueue(puts), now, grows=True)
 
-    def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
+    def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
         undo = None if request.remove else release_unseen
         return self._runner.write(joined.Lease(request), now, undo=undo)
 
@@ -122,7 +138,7 @@ class SQLStore(SimpleVerbs):
 
     def settle_and_lease(
         self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
-    ) -> tuple[list[Settled], list[StoredMessage]]:
+    ) -> tuple[list[Settled], Sequence[StoredMessage]]:
         undo = None if request is None or request.remove else _release_the_second
         return self._runner.write(
             lambda tx: settle.settle_and_lease(tx, settles, request), now, undo=undo
@@ -319,15 +335,82 @@ class SQLiteQueueStore(SQLStore):
         self.timeout = check_seconds("timeout", timeout)
         companions = Companions(self.path)
         wakeups = make_wakeups(companions)
-        super().__init__(
-            FileRunner(
-                companions,
-                durability=durability,
-                timeout=timeout,
-                wakeups=wakeups,
-                network=network_file_system,
-            ),
-            wakeups,
+        self._file = FileRunner(
+            companions,
+            durability=durability,
+            timeout=timeout,
+            wakeups=wakeups,
+            network=network_file_system,
+        )
+        super().__init__(self._file, wakeups)
+
+    # --- operations: each in operations/, loaded when it is asked for ----------------------------
+    def backup(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        on_progress: Callable[[int, int], object] | None = None,
+    ) -> BackupReport:
+        """Copy the store as it is now to a new file, while others go on reading and writing.
+
+        The copy is one whole file, checked before it gets its name; if anything fails, or Ctrl-C is
+        pressed, nothing is left. ``on_progress`` is told how many pages are done, of how many. A
+        store that is opened from it goes on with ids of its own, and all its leases are over.
+        """
+        from localqueue.stores.sqlite.operations.backup import backup
+
+        # Opened, recognised and migrated as by any other call.
+        self.queues()
+        return backup(
+            self.path, path, timeout=self.timeout, overwrite=overwrite, on_progress=on_progress
+        )
+
+    def check(self, *, on_progress: Callable[[int, int], object] | None = None) -> CheckReport:
+        """Look for anything that is wrong in the file: damage, and rows that contradict each other.
+
+        It only reads, one state of the file, beside those who write. ``on_progress`` is told how
+        many rules are checked, of how many.
+        """
+        from localqueue.stores.sqlite.operations.check import check
+
+        self.queues()
+        return check(self.path, timeout=self.timeout, on_progress=on_progress)
+
+    def salvage(self, path: str | Path, *, overwrite: bool = False) -> SalvageReport:
+        """Save what is sound in this file, which may be damaged, into a new one at ``path``.
+
+        The file itself is only read, and not opened for that, so it works where every other call
+        raises StoreCorrupt. Nobody may write to it meanwhile.
+        """
+        from localqueue.stores.sqlite.operations.salvage import salvage
+
+        return salvage(self.path, path, overwrite=overwrite)
+
+    def vacuum(self) -> VacuumReport:
+        """Give space that is no longer used back to the system.
+
+        The file is written anew, and nobody else can write meanwhile; for a moment it needs twice
+        its size. StoreFull when there is no room for that: then everything is as before.
+        """
+        from localqueue.stores.sqlite.operations.vacuum import vacuum
+
+        return vacuum(self.path, self._file)
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Versions, sizes, settings, counts and warnings; the value can be written as JSON."""
+        from localqueue.stores.sqlite.operations.diagnostics import Facts, diagnose, read_pragmas
+
+        def stats(now: float) -> dict[str, QueueStats]:
+            return {name: self.stats(name, now=now) for name in self.queues()}
+
+        try:
+            pragmas = self._file.exclusively(read_pragmas)
+        except StoreBusy:
+            pragmas = None
+        readers, figures = self.readers(), self._file.figures()
+        return diagnose(
+            Facts(self.path, self.durability, self.timeout, stats, readers, figures, pragmas)
         )
 
     def __repr__(self) -> str:

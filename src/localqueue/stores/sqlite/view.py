@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,11 +15,13 @@ from localqueue.stores.sqlite.counts import Counts
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.rows import MessageRow
 from localqueue.stores.sqlite.sql import SQL
-from localqueue.stores.sqlite.states import BY_WORKER
-
+from localqueue.stores.sqlite.states import BY_WORKER, PURGED
+from localqueue.stores.sqlite.tally import Happened, Tally
 
 NEW_QUEUES = 0
 """Told like a queue's number when a queue is made: its waiters could not know its number before."""
+MOST_KNOWN = 1000
+"""Queues whose rows are remembered from one transaction to the next."""
 
 
 class QueueRow(NamedTuple):
@@ -44,6 +45,9 @@ class FileState:
     folded: int = 0
     newest: float = float("-inf")
     """The latest time of a transaction: what a reader without a clock may take for now."""
+    known: tuple[int, dict[str, QueueRow]] = (-1, {})
+    """Rows of queues as of an event. Whatever changes a row is an event, so as long as that one is
+    the newest they are right; the dict is replaced, never changed."""
     _settings: dict[str, QueueSettings] = field(default_factory=dict)
 
     def parse_settings(self, text: str) -> QueueSettings:
@@ -60,7 +64,7 @@ class FileState:
 class View:
     """A consistent state of the file, for reading."""
 
-    __slots__ = ("_names", "_queues", "db", "file", "start_seq")
+    __slots__ = ("_known", "_names", "_queues", "db", "file", "start_seq")
 
     def __init__(self, db: sqlite3.Connection, file: FileState) -> None:
         self.db = db
@@ -70,10 +74,12 @@ class View:
         newest = db.execute(SQL.last_seq).fetchone()
         self.start_seq: int = newest[0] if newest else 0
         """The newest committed event."""
+        seq, known = file.known
+        self._known = known if seq == self.start_seq else {}
 
     def queue(self, name: str) -> QueueRow | None:
         """The queue's row, or None when it was never used."""
-        known = self._queues.get(name)
+        known = self._known.get(name) or self._queues.get(name)
         if known is None:
             found = self.db.execute(SQL.find_queue, (name,)).fetchone()
             if found is None:
@@ -111,8 +117,9 @@ class Transaction(View):
 
     __slots__ = (
         "_changes",
+        "_commit",
         "_deleted",
-        "_delta",
+        "_recount",
         "events",
         "folded",
         "messages",
@@ -130,12 +137,13 @@ class Transaction(View):
         if after is None:
             super().__init__(db, file)
             self.seq = self.start_seq
-            self._delta: Counter[tuple[int, int]] = Counter()
+            self._commit = [Happened(self.seq)]
+            """What happened in the calls of this commit; a fold begins a new one."""
         else:
             self.db, self.file = db, file
-            self._queues, self._names = after._queues, after._names
+            self._known, self._queues, self._names = after._known, after._queues, after._names
             self.start_seq, self.seq = after.start_seq, after.seq
-            self._delta = after._delta
+            self._commit = after._commit
         self.now = now
         self.events: list[tuple[Any, ...]] = []
         self.messages: list[tuple[Any, ...]] = []
@@ -148,6 +156,7 @@ class Transaction(View):
         self.swept: set[int] = set()
         """Queues that were swept in this transaction."""
         self.folded: int | None = None
+        self._recount = False
         self._changes = db.total_changes
 
     def has_changed(self) -> bool:
@@ -157,10 +166,20 @@ class Transaction(View):
 
     def committed(self) -> None:
         """What the process may remember, now that it is true for everybody."""
-        self.file.last_sweep.update(dict.fromkeys(self.swept, self.now))
-        self.file.newest = max(self.file.newest, self.now)
+        file = self.file
+        if self.swept:
+            file.last_sweep.update(dict.fromkeys(self.swept, self.now))
+        file.newest = max(file.newest, self.now)
         if self.folded is not None:
-            self.file.folded = self.folded
+            file.folded = self.folded
+        known = self._known
+        if self._queues:
+            known = {**known, **self._queues} if len(known) < MOST_KNOWN else self._queues
+        file.known = self.seq, known
+        # The calls of one commit have it in common: the first of them adds it all.
+        file.counts.add(self._commit)
+        if self._recount:
+            file.counts.forget()
 
     def event(
         self,
@@ -198,20 +217,27 @@ class Transaction(View):
                 None if detail is None else json.dumps(detail),
             )
         )  # fmt: skip
-        if left is not None:
-            self._delta[queue, left] -= n
-        if entered is not None:
-            self._delta[queue, entered] += n
+        self._commit[-1].add((queue, left, entered, n, None), 1)
+        if kind == PURGED:
+            # It takes away what was counted for the workers.
+            self._recount = True
         return seq
 
-    def reserve(self, n: int, queue: int, left: int | None, entered: int | None) -> int:
-        """The first of n seqs, for events that one statement writes for n messages alike."""
+    def reserve(
+        self,
+        n: int,
+        queue: int,
+        left: int | None,
+        entered: int | None,
+        worker: str | None = None,
+    ) -> int:
+        """The first of n seqs, for events that one statement writes for n messages alike.
+
+        ``worker`` is the one who leases them.
+        """
         first = self.seq + 1
         self.seq += n
-        if left is not None:
-            self._delta[queue, left] -= n
-        if entered is not None:
-            self._delta[queue, entered] += n
+        self._commit[-1].add((queue, left, entered, 1, worker), n)
         return first
 
     def closing(
@@ -241,9 +267,11 @@ class Transaction(View):
             waited=None if leased_at is None else max(0.0, leased_at - row.pos),
         )
 
-    def count(self, queue: int, state: int) -> int:
-        """Messages in a state, this transaction's changes included."""
-        return self.states(queue)[state] + self._delta[queue, state]
+    def count(self, queue: int, *states: int) -> int:
+        """Messages in these states, this transaction's changes included."""
+        committed = self.states(queue)
+        moved = sum([happened.moved(queue, *states) for happened in self._commit])
+        return sum([committed[state] for state in states]) + moved
 
     def tell_room(self, queue: QueueRow) -> None:
         """A place became free: told where places are counted, elsewhere nobody waits for one."""
@@ -269,6 +297,19 @@ class Transaction(View):
             self.db.executemany(SQL.add_event, self.events)
             self.events.clear()
 
+    def since_fold(self, folded: int) -> Tally:
+        """What happened after ``folded``, up to now."""
+        shapes = self._commit[-1].shapes
+        if len(self._commit) > 1:
+            return Tally().add(shapes)
+        return self.file.counts.since_fold(self.db, folded, self.start_seq).add(shapes)
+
+    def fold_up_to_here(self) -> None:
+        """All that happened so far is in the counters."""
+        self.folded = self.seq
+        self._commit.append(Happened(self.seq))
+
     def forget(self, queue: str) -> None:
         """The queue's row was changed: read it again."""
+        self._known = {}
         self._queues.pop(queue, None)

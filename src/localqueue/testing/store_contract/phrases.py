@@ -93,7 +93,7 @@ def lease(
     **options: Any,
 ) -> list[StoredMessage]:
     queues = (queue,) if isinstance(queue, str) else queue
-    return store.lease(LeaseRequest(queues, limit, timeout, **options), now=now)
+    return list(store.lease(LeaseRequest(queues, limit, timeout, **options), now=now))
 
 
 def lease_one(

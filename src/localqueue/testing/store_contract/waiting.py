@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +21,7 @@ from localqueue.testing.store_contract.phrases import (
     ack,
     lease,
     lease_one,
+    new_put,
     put,
     put_dead,
     receipt,
@@ -209,6 +212,165 @@ class Waiting(StoreCase):
             assert waiter.wait(PATIENCE)
         finally:
             waiter.close()
+
+    def test_who_waits_for_different_queues_that_are_not_used_yet_are_both_told(
+        self, store: QueueStore
+    ) -> None:
+        waiters = {name: store.watch([name], "ready") for name in ("a", "b")}
+        try:
+            for name in ("b", "a"):
+                put(store, queue=name)
+                assert waiters[name].wait(PATIENCE)
+                lease(store, 1, queue=name)
+
+                put(store, "next", queue=name)
+                assert waiters[name].wait(PATIENCE)
+        finally:
+            for waiter in waiters.values():
+                waiter.close()
+
+    def test_a_waiter_is_told_as_often_as_it_waits(self, store: QueueStore) -> None:
+        put(store)
+        waiter = store.watch([QUEUE], "ready")
+        try:
+            for number in range(3):
+                lease(store, 10)
+                put(store, number)
+                assert waiter.wait(PATIENCE)
+        finally:
+            waiter.close()
+
+    def test_who_is_told_and_leaves_something_tells_the_next(self, store: QueueStore) -> None:
+        put(store, "there")
+        lease(store, 10)
+        waiters = [store.watch([QUEUE], "ready") for _ in range(3)]
+        try:
+            store.enqueue_many([new_put(number) for number in range(3)], now=NOW)
+
+            for waiter in waiters:
+                assert waiter.wait(PATIENCE)
+                assert len(lease(store, 1)) == 1
+                waiter.close()
+        finally:
+            for waiter in waiters:
+                waiter.close()
+
+    def test_who_is_told_of_room_and_leaves_some_tells_the_next(self, store: QueueStore) -> None:
+        store.configure(QUEUE, {"maxsize": 2, "overflow": "block"}, now=NOW)
+        put(store)
+        put(store)
+        waiters = [store.watch([QUEUE], "room") for _ in range(2)]
+        try:
+            lease(store, 2)
+
+            for waiter in waiters:
+                assert waiter.wait(PATIENCE)
+                put(store)
+                waiter.close()
+        finally:
+            for waiter in waiters:
+                waiter.close()
+
+    def test_who_is_told_and_goes_without_looking_tells_the_next(self, store: QueueStore) -> None:
+        put(store, "there")
+        lease(store, 10)
+        first, second = (store.watch([QUEUE], "ready") for _ in range(2))
+        try:
+            put(store)
+            assert first.wait(PATIENCE)
+            first.close()
+
+            assert second.wait(PATIENCE)
+        finally:
+            first.close()
+            second.close()
+
+    def test_a_task_is_told_while_its_loop_goes_on(self, store: QueueStore) -> None:
+        async def main() -> tuple[bool, int]:
+            waiter = store.watch([QUEUE], "ready")
+            turns = 0
+            try:
+                waiting = asyncio.create_task(waiter.wait_async(PATIENCE))
+                while turns < 3:
+                    await asyncio.sleep(0)
+                    turns += 1
+                await asyncio.to_thread(put, store, "new")
+                return await waiting, turns
+            finally:
+                waiter.close()
+
+        put(store, "there")
+        lease(store, 10)
+
+        assert asyncio.run(main()) == (True, 3)
+
+    def test_a_task_may_wait_for_a_queue_that_is_not_used_yet(self, store: QueueStore) -> None:
+        async def main() -> None:
+            waiter = store.watch(["not yet"], "ready")
+            try:
+                for number in range(2):
+                    waiting = asyncio.create_task(waiter.wait_async(PATIENCE))
+                    await asyncio.sleep(0)
+                    await asyncio.to_thread(put, store, number, queue="not yet")
+                    assert await waiting
+                    await asyncio.to_thread(lease, store, 10, queue="not yet")
+            finally:
+                waiter.close()
+
+        asyncio.run(main())
+
+    def test_what_a_cancelled_task_was_told_the_next_one_is_told(self, store: QueueStore) -> None:
+        async def main() -> bool:
+            first, second = (store.watch([QUEUE], "ready") for _ in range(2))
+            waiting = asyncio.create_task(first.wait_async(PATIENCE))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(put, store, "new")
+            try:
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                first.close()
+                return await second.wait_async(PATIENCE)
+            finally:
+                first.close()
+                second.close()
+
+        put(store, "there")
+        lease(store, 10)
+
+        assert asyncio.run(main())
+
+    def test_closing_the_store_ends_every_wait(self, store: QueueStore) -> None:
+        put(store, "there")
+        lease(store, 10)
+        told: list[bool] = []
+        waiters = [store.watch([QUEUE], "ready") for _ in range(2)]
+
+        def wait_in_a_loop() -> None:
+            told.append(asyncio.run(waiters[1].wait_async(PATIENCE)))
+
+        threads = [
+            threading.Thread(target=lambda: told.append(waiters[0].wait(PATIENCE))),
+            threading.Thread(target=wait_in_a_loop),
+        ]
+        for thread in threads:
+            thread.start()
+        began = time.monotonic()
+
+        store.close()
+
+        for thread in threads:
+            thread.join()
+        assert told == [True, True]
+        assert time.monotonic() - began < PATIENCE
+        for waiter in waiters:
+            assert waiter.wait(PATIENCE), "also who comes later does not wait"
+            waiter.close()
+
+    def test_a_waiter_may_be_closed_twice(self, store: QueueStore) -> None:
+        waiter = store.watch([QUEUE], "ready")
+
+        waiter.close()
+        waiter.close()
 
     def test_a_waiter_does_not_wait_longer_than_it_was_told(self, store: QueueStore) -> None:
         put(store)

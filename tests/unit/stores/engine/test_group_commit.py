@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from localqueue.errors import StoreBusy
+from localqueue.errors import StoreBusy, StoreClosed
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest
 from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -221,6 +221,23 @@ def test_leases_that_nobody_sees_are_released_and_settlements_stand(
 
     until(lambda: store.stats(QUEUE, now=1.0).inflight == 0)
     assert [message.attempts for message in store.peek(QUEUE, 9, now=1.0)] == [1]
+
+
+def test_closing_answers_all_who_still_wait(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    runner = runner_of(store)
+    group = runner._group
+    group.hold(time.monotonic() + SOON)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    until(lambda: len(group._waiting) == 1)
+    answers = [runner.submit(lambda tx: None, 1.0) for _ in range(3)]
+    group.let_go()
+
+    for answer in answers:
+        with pytest.raises(StoreClosed):
+            answer.result(SOON)
+    closing.join(SOON)
 
 
 def test_an_answer_that_was_seen_keeps_its_leases(store: SQLiteQueueStore) -> None:

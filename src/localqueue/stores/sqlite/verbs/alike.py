@@ -12,25 +12,16 @@ from localqueue.stores.sqlite.rows import seal
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DELAYED, PUBLIC_STATE, READY
 from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE
-from localqueue.stores.sqlite.verbs.order import check_order
+from localqueue.stores.sqlite.verbs.plain import is_plain
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
-AT_ONCE = 50
+AT_ONCE = (50, 16, 4, 1)
 """Rows per statement: more gain nothing, and few lengths keep prepared statements few."""
 
 
 def are_alike(queue: QueueRow, puts: Sequence[Put], bounded: bool) -> bool:
-    """Whether only values differ, and nothing but the queue itself has to be looked at."""
-    first, settings = puts[0], queue.settings
-    if (
-        settings.fanout is not None
-        or (bounded and settings.maxsize)
-        or settings.keeps_payloads
-        or first.dedupe_key is not None
-        or first.ordering_key is not None
-        or first.request_id is not None
-        or first.id is not None
-    ):
+    """Whether they are plain, and only their values differ."""
+    if not is_plain(queue, puts[0], bounded):
         return False
     names, bodies, *options = zip(*puts, strict=True)
     return max(map(len, bodies)) <= LARGEST_INLINE and all(
@@ -41,7 +32,6 @@ def are_alike(queue: QueueRow, puts: Sequence[Put], bounded: bool) -> bool:
 def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> AlikeAnswers:
     """Store them all; the same rows and events as one by one."""
     first, settings, now = puts[0], queue.settings, tx.now
-    check_order(settings, first)
     due = now + first.delay
     state, due_at = (DELAYED, due) if first.delay > 0 else (READY, None)
     rank = -first.priority
@@ -70,9 +60,9 @@ def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> Alike
 
 def _write(tx: Transaction, shared: tuple[Any, ...], own: list[Any]) -> None:
     tx.write_messages()
-    width = 3 * AT_ONCE
-    whole = len(own) - len(own) % width
-    for at in range(0, whole, width):
-        tx.db.execute(SQL.add_alike_messages(AT_ONCE), (*shared, *own[at : at + width]))
-    for at in range(whole, len(own), 3):
-        tx.db.execute(SQL.add_alike_message, (*shared, *own[at : at + 3]))
+    at = 0
+    for rows in AT_ONCE:
+        width = 3 * rows
+        while len(own) - at >= width:
+            tx.db.execute(SQL.add_alike_messages(rows), (*shared, *own[at : at + width]))
+            at += width

@@ -74,9 +74,7 @@ def admit(tx: Transaction, queue: QueueRow) -> Admission:
 
 def count_waiting(tx: Transaction, queue: QueueRow) -> int:
     """What capacity counts: ready, delayed and held messages, and the unread part of a log."""
-    return sum(tx.count(queue.id, state) for state in (READY, DELAYED, HELD)) + count_unread(
-        tx, queue
-    )
+    return tx.count(queue.id, READY, DELAYED, HELD) + count_unread(tx, queue)
 
 
 def _drop_oldest(tx: Transaction, queue: QueueRow) -> bool:

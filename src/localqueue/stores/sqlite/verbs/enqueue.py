@@ -112,7 +112,7 @@ def deliver(
                     return _drop(tx, target, put)
         else:
             raise QueueIsFull(queue.name, queue.settings.overflow)
-    if shared is None and target is queue and is_plain(queue, put):
+    if shared is None and target is queue and is_plain(queue, put, False):
         answer = insert_plain(tx, queue, put)
     else:
         answer = insert(tx, target, put, queue, key=key, shared=shared)

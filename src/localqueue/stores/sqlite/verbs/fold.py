@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import BY_SWEEP, COUNTED, STATE_NAMES
@@ -28,25 +27,14 @@ def fold_sometimes(tx: Transaction) -> None:
 def fold(tx: Transaction) -> None:
     """Add all events so far to the counters, tell each changed queue's counts, and trim."""
     tx.finish()
-    since, upto = _folded(tx), tx.seq
-    rows = tx.db.execute(SQL.fold_tail, (since, upto)).fetchall()
-    states: Counter[tuple[int, int]] = Counter()
-    leases: Counter[tuple[int, str]] = Counter()
-    kept: Counter[int] = Counter()
-    for queue, left, entered, worker, n, events in rows:
-        kept[queue] += events
-        if left is not None:
-            states[queue, left] -= n
-        if entered is not None:
-            states[queue, entered] += n
-        if worker is not None:
-            leases[queue, worker] += n
-    tx.db.executemany(SQL.add_to_counter, [(*key, n) for key, n in states.items() if n])
-    tx.db.executemany(SQL.add_to_worker, [(*key, n) for key, n in leases.items()])
-    tx.db.executemany(SQL.add_to_kept, list(kept.items()))
+    upto = tx.seq
+    tally = tx.since_fold(_folded(tx))
+    tx.db.executemany(SQL.add_to_counter, [(*key, n) for key, n in tally.moves.items() if n])
+    tx.db.executemany(SQL.add_to_worker, [(*key, n) for key, n in tally.leases.items()])
+    tx.db.executemany(SQL.add_to_kept, list(tally.events.items()))
     tx.db.execute(SQL.write_mark, (upto, "fold"))
-    tx.folded = upto
-    for queue in sorted({queue for queue, _ in states}):
+    tx.fold_up_to_here()
+    for queue in sorted({queue for queue, _ in tally.moves}):
         counts = dict(tx.db.execute(SQL.queue_counters, (queue,)).fetchall())
         detail = {STATE_NAMES[state]: counts.get(state, 0) for state in range(5)}
         tx.event(COUNTED, queue, by=BY_SWEEP, detail=detail)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import Any
 
 from localqueue.errors import StoreCorrupt
+from localqueue.stores.leased import size_of
 from localqueue.stores.protocol import LARGEST_BATCH_BYTES, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite.rows import MessageRow, is_damaged, leased, leased_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
     ACKED,
     BY_SWEEP,
-    INFLIGHT,
     QUARANTINED,
-    READY,
 )
 from localqueue.stores.sqlite.verbs.history import ended_attempts
+from localqueue.stores.sqlite.verbs.lease_plain import lease_numbers, lease_plain
 from localqueue.stores.sqlite.verbs.leave import bury, expire, remove
 from localqueue.stores.sqlite.verbs.log import (
     Publication,
@@ -39,8 +39,11 @@ DAMAGED: dict[str, Any] = {
 }
 
 
-def lease(tx: Transaction, request: LeaseRequest) -> list[StoredMessage]:
-    """Up to ``limit`` messages, from the queues in the order given."""
+def lease(tx: Transaction, request: LeaseRequest) -> Sequence[StoredMessage]:
+    """Up to ``limit`` messages, from the queues in the order given.
+
+    Plain ones in three statements; when anything else is among them, all are looked at one by one.
+    """
     tx.write_messages()
     queues = [queue for name in request.queues if (queue := tx.queue(name)) is not None]
     for queue in queues:
@@ -52,11 +55,11 @@ def lease(tx: Transaction, request: LeaseRequest) -> list[StoredMessage]:
             sweep_sometimes(tx, queue)
     taken = _Taken(request)
     _from_all(tx, queues, taken)
-    # Nothing that is due is overlooked by one who would go away with less than was asked for.
-    late = [queue for queue in queues if queue.id not in tx.swept and not taken.is_full()]
-    swept = [sweep(tx, queue) for queue in late]
-    if any(swept):
-        _from_all(tx, queues, taken)
+    if not taken.is_full():
+        # Nothing that is due is overlooked by one who would go away with less than was asked for.
+        swept = [sweep(tx, queue) for queue in queues if queue.id not in tx.swept]
+        if any(swept):
+            _from_all(tx, queues, taken)
     return taken.messages
 
 
@@ -84,16 +87,28 @@ def _deliverable(
 class _Taken:
     """What one call has leased so far."""
 
+    __slots__ = ("messages", "request", "room", "wants")
+
     def __init__(self, request: LeaseRequest) -> None:
         self.request = request
-        self.messages: list[StoredMessage] = []
-        self.size = 0
-
-    def wants(self) -> int:
-        return self.request.limit - len(self.messages)
+        self.messages: Sequence[StoredMessage] = []
+        self.wants = request.limit
+        """How many messages more it would take."""
+        self.room = LARGEST_BATCH_BYTES
+        """How many bytes more."""
 
     def is_full(self) -> bool:
-        return self.wants() <= 0 or self.size >= LARGEST_BATCH_BYTES
+        return self.wants <= 0 or self.room <= 0
+
+    def may_be_plain(self) -> bool:
+        """Whether the caller wants leases, and reads JSON."""
+        codecs = self.request.codecs
+        return not self.request.remove and (codecs is None or "json" in codecs)
+
+    def add(self, messages: Sequence[StoredMessage]) -> None:
+        self.messages = [*self.messages, *messages] if self.messages else messages
+        self.wants -= len(messages)
+        self.room -= size_of(messages)
 
 
 def _from_all(tx: Transaction, queues: list[QueueRow], taken: _Taken) -> None:
@@ -103,6 +118,13 @@ def _from_all(tx: Transaction, queues: list[QueueRow], taken: _Taken) -> None:
 
 
 def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> None:
+    if queue.topic is None and taken.may_be_plain():
+        plain = lease_plain(tx, queue, taken.request, taken.wants, taken.room)
+        if plain is not None:
+            if plain:
+                taken.add(plain)
+                tx.tell_room(queue)
+            return
     for _ in range(MOST_PASSES):
         rows = _sound_rows(tx, queue, taken)
         if rows is not None:
@@ -110,19 +132,18 @@ def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> None:
     else:
         raise StoreCorrupt(f"messages of {queue.name!r} cannot be taken out of delivery")
     if rows:
-        taken.size += sum(len(row.value or b"") for row in rows)
-        _lease_rows(tx, queue, rows, taken)
+        taken.add(_lease_rows(tx, queue, rows, taken.request))
 
 
 def _sound_rows(tx: Transaction, queue: QueueRow, taken: _Taken) -> list[MessageRow] | None:
     """The next rows to lease. None when some had to go instead: then others are next."""
     tx.write_messages()
-    found, entries = _deliverable(tx, queue, taken.wants())
+    found, entries = _deliverable(tx, queue, taken.wants)
     rows: list[MessageRow] = []
-    size, sound = taken.size, True
+    room, sound = taken.room, True
     for row in found:
-        size += len(row.value or b"")
-        if size > LARGEST_BATCH_BYTES and (rows or taken.messages):
+        room -= len(row.value or b"")
+        if room < 0 and (rows or taken.messages):
             break
         expired = row.expires_at is not None and row.expires_at <= tx.now
         error = None if expired else _trouble(row, taken.request)
@@ -175,18 +196,19 @@ def _topic_of(queue: QueueRow) -> int:
     return queue.topic
 
 
-def _lease_rows(tx: Transaction, queue: QueueRow, rows: list[MessageRow], taken: _Taken) -> None:
-    request, now, identity = taken.request, tx.now, tx.file.identity
+def _lease_rows(
+    tx: Transaction, queue: QueueRow, rows: list[MessageRow], request: LeaseRequest
+) -> list[StoredMessage]:
+    now, identity = tx.now, tx.file.identity
     worker, until = request.worker, now + request.timeout
-    first = tx.reserve(len(rows), queue.id, READY, INFLIGHT)
-    ids = json.dumps([row.id for row in rows])
-    tx.db.execute(SQL.add_lease_events, (first, now, worker, ids))
-    tx.db.execute(SQL.lease_messages, (first, until, worker, request.liveness, now, ids))
+    first = lease_numbers(tx, queue, tuple(row.id for row in rows), until, request)
+    messages = []
     for token, row in enumerate(rows, first):
         history = ended_attempts(tx, row) if row.ended else []
-        taken.messages.append(
+        messages.append(
             leased_message(identity, queue.name, row, history, token, until, worker, now)
         )
         if request.remove:
             remove(tx, leased(row, token, until, worker, now), ACKED)
     tx.tell_room(queue)
+    return messages

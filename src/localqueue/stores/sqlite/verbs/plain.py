@@ -11,40 +11,45 @@ from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 
-def is_plain(queue: QueueRow, put: Put) -> bool:
-    """Whether it brings no key and no id, and its value stands in its own row."""
+def is_plain(queue: QueueRow, put: Put, bounded: bool) -> bool:
+    """Whether nothing but the queue itself has to be looked at, and the value fits its row."""
+    settings = queue.settings
     return (
-        put.dedupe_key is None
+        settings.fanout is None
+        and not settings.journal_payloads
+        and not (bounded and settings.maxsize)
+        and put.dedupe_key is None
         and put.ordering_key is None
+        and put.request_id is None
         and put.id is None
         and len(put.body) <= LARGEST_INLINE
-        and not queue.settings.keeps_payloads
+        and (put.priority == 0 or settings.ordering == "priority")
     )
 
 
 def insert_plain(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:
     """Store it; the same row and event as any other message has."""
     now, number, settings = tx.now, queue.id, queue.settings
-    body, headers = put.body, put.headers
+    body, headers, priority = put.body, put.headers, put.priority
     codec = None if put.codec == "json" else put.codec
     state, due = (DELAYED, now + put.delay) if put.delay > 0 else (READY, now)
-    rank = -put.priority if settings.ordering == "priority" else 0
     ttl = settings.ttl if put.ttl is None else put.ttl
     expires_at = None if ttl is None else now + ttl
     seq = tx.reserve(1, number, None, state)
     sealed = seal(checksum(body, headers, codec), seq, number)
-    if state == READY and rank == 0 and ttl is None and codec is None and headers is None:
+    if state == READY and priority == 0 and ttl is None and codec is None and headers is None:
         tx.db.execute(SQL.add_plain_message, (seq, number, now, sealed, body))
     else:
         due_at = due if state == DELAYED else None
-        shared = (number, state, rank, due, due_at, now, expires_at, codec, headers)
+        shared = (number, state, -priority, due, due_at, now, expires_at, codec, headers)
         tx.db.execute(SQL.add_alike_message, (*shared, seq, sealed, body))
     tx.db.execute(SQL.add_plain_event, (seq, now, number, state))
     tx.ready.add(number)
     message = StoredMessage._make(
         (
             tx.file.identity.public(seq), queue.name, body, put.codec, headers, PUBLIC_STATE[state],
-            0, now, due, None, None, None, None, [], None, -rank, None, expires_at, 0, 0, 0, False,
+            0, now, due, None, None, None, None, [], None, priority, None, expires_at, 0, 0, 0,
+            False,
         )
     )  # fmt: skip
     return Enqueued(message, Fate.STORED, queue.version)

@@ -11,7 +11,7 @@ from localqueue.stores.sqlite.rows import seal, stored_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import PUBLISHED
 from localqueue.stores.sqlite.verbs.alike import are_alike, insert_alike
-from localqueue.stores.sqlite.verbs.bodies import add_body, use_body
+from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE, add_body, use_body
 from localqueue.stores.sqlite.verbs.capacity import Admitted, admit
 from localqueue.stores.sqlite.verbs.dedupe import find_duplicate, remember_key
 from localqueue.stores.sqlite.verbs.enqueue import (
@@ -31,6 +31,7 @@ from localqueue.stores.sqlite.verbs.log import (
     pass_over,
 )
 from localqueue.stores.sqlite.verbs.order import check_order
+from localqueue.stores.sqlite.verbs.plain import insert_plain, is_plain
 from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.verbs.sweep import sweep_sometimes
 from localqueue.stores.sqlite.view import QueueRow, Transaction
@@ -40,13 +41,16 @@ def enqueue_many(
     tx: Transaction, puts: Sequence[Put], *, bounded: bool = True
 ) -> Sequence[Enqueued]:
     """Store all or none. ``bounded=False`` is for follow-ups that capacity must not refuse."""
-    check_batch(puts)
     if not puts:
         return []
-    queue = use_queue(tx, puts[0].queue)
+    first = puts[0]
+    if len(puts) > 1 or len(first.body) > LARGEST_INLINE:
+        # A small one alone is no batch.
+        check_batch(puts)
+    queue = use_queue(tx, first.queue)
     sweep_sometimes(tx, queue)
-    if len(puts) == 1:
-        return [_enqueue(tx, queue, puts[0], bounded)]
+    if len(puts) == 1 and is_plain(queue, first, bounded):
+        return [insert_plain(tx, queue, first)]
     if are_alike(queue, puts, bounded):
         return insert_alike(tx, queue, puts)
     return [_enqueue(tx, use_queue(tx, put.queue), put, bounded) for put in puts]

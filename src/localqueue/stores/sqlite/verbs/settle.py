@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from localqueue.message import NEVER_LEASED, Receipt
@@ -30,6 +31,7 @@ from localqueue.stores.sqlite.states import (
     INFLIGHT,
     RELEASED,
 )
+from localqueue.stores.sqlite.verbs.ack_plain import ack_plain
 from localqueue.stores.sqlite.verbs.find import find_number, find_row
 from localqueue.stores.sqlite.verbs.lease import lease
 from localqueue.stores.sqlite.verbs.leave import bury, put_back, remove
@@ -40,9 +42,8 @@ from localqueue.stores.sqlite.view import Transaction
 
 
 def ack_many(tx: Transaction, receipts: Sequence[Receipt]) -> list[bool]:
-    """Remove what is held: plain leases in three statements, anything else one by one."""
-    numbers = [tx.file.identity.seq(receipt.id) for receipt in receipts]
-    if _remove_plain(tx, receipts, numbers):
+    """Remove what is held: plain messages in a few statements, anything else one by one."""
+    if ack_plain(tx, receipts):
         return [True] * len(receipts)
     answers = []
     for receipt, row in _held(tx, receipts):
@@ -50,28 +51,6 @@ def ack_many(tx: Transaction, receipts: Sequence[Receipt]) -> list[bool]:
             remove(tx, row, ACKED, by=_actor(receipt))
         answers.append(row is not None)
     return answers
-
-
-def _remove_plain(
-    tx: Transaction, receipts: Sequence[Receipt], numbers: Sequence[int | None]
-) -> bool:
-    """Whether all were plain messages of one queue, held by these receipts, and are gone."""
-    queue = tx.queue(receipts[0].queue) if receipts else None
-    if queue is None or len(set(numbers)) != len(numbers) or None in numbers:
-        return False
-    tx.write_messages()
-    ids = json.dumps(numbers)
-    rows = tx.db.execute(SQL.held_messages, (ids,)).fetchall()
-    if len(rows) != len(receipts):
-        return False
-    name, own = queue.name, queue.id
-    for (asked, _, proof), (_, number, state, token, plain) in zip(receipts, rows, strict=True):
-        if not plain or state != INFLIGHT or token != proof or number != own or asked != name:
-            return False
-    first = tx.reserve(len(rows), queue.id, INFLIGHT, None)
-    tx.db.execute(SQL.add_ack_events, (first, tx.now, ids))
-    tx.db.execute(SQL.delete_messages, (ids,))
-    return True
 
 
 def release_many(
@@ -124,9 +103,20 @@ def extend(
 
 def settle_and_lease(
     tx: Transaction, settles: Sequence[Settle], request: LeaseRequest | None
-) -> tuple[list[Settled], list[StoredMessage]]:
-    answers = [settle(tx, item) for item in settles]
+) -> tuple[list[Settled], Sequence[StoredMessage]]:
+    """In the order given; acknowledgements that come one after the other are one batch."""
+    answers: list[Settled] = []
+    for together, items in groupby(settles, _is_mere_ack):
+        if together:
+            held = ack_many(tx, [item.receipt for item in items])
+            answers += [Settled.DONE if was else Settled.STALE for was in held]
+        else:
+            answers += [settle(tx, item) for item in items]
     return answers, lease(tx, request) if request is not None else []
+
+
+def _is_mere_ack(item: Settle) -> bool:
+    return isinstance(item.settlement, Ack) and not item.records and not item.puts
 
 
 def settle(tx: Transaction, item: Settle) -> Settled:

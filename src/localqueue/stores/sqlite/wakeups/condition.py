@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from localqueue.stores.sqlite.view import NEW_QUEUES
 from localqueue.stores.sqlite.wakeups.protocol import LONGEST_WAIT, Questions, Watched, What
@@ -26,7 +23,7 @@ class ConditionWakeups:
     def __init__(self, *, poll: float | None = None) -> None:
         self.poll = poll
         self._told: defaultdict[Key, int] = defaultdict(int)
-        self._tasks: set[_SleepingTask] = set()
+        self._tasks: set[Callable[[], None]] = set()
         self._closed = False
         self._forking = False
         self._condition = threading.Condition()
@@ -54,23 +51,23 @@ class ConditionWakeups:
             return self._condition.wait_for(lambda: self._is_told(keys, seen), timeout)
 
     async def wait_async(self, keys: Sequence[Key], seen: int, timeout: float) -> bool:
-        loop = asyncio.get_running_loop()
-        task = _SleepingTask(loop, loop.create_future())
+        from localqueue.stores.sqlite.wakeups.sleeping_task import SleepingTask
+
+        task = SleepingTask()
         with self._condition:
             if self._is_told(keys, seen):
                 return True
-            self._tasks.add(task)
-        deadline = loop.time() + timeout
+            self._tasks.add(task.wake_from_any_thread)
+        deadline = task.loop.time() + timeout
         try:
-            while (remaining := deadline - loop.time()) > 0:
-                await asyncio.wait([task.told], timeout=remaining)
-                if not task.told.done() or self.wait(keys, seen, 0.0):
-                    break
-                # Somebody else's queue: sleep on.
-                task.told = loop.create_future()
+            while await task.sleep(max(0.0, deadline - task.loop.time())):
+                if self.wait(keys, seen, 0.0):
+                    return True
+                # Somebody else's queue.
+                task.sleep_again()
         finally:
             with self._condition:
-                self._tasks.discard(task)
+                self._tasks.discard(task.wake_from_any_thread)
         return self.wait(keys, seen, 0.0)
 
     def close(self) -> None:
@@ -96,25 +93,8 @@ class ConditionWakeups:
 
     def _wake_all(self) -> None:
         self._condition.notify_all()
-        for task in self._tasks:
-            task.wake()
-
-
-@dataclass(eq=False, slots=True)
-class _SleepingTask:
-    """A task that waits in its loop; woken from any thread."""
-
-    loop: asyncio.AbstractEventLoop
-    told: asyncio.Future[None]
-
-    def wake(self) -> None:
-        # A loop that was closed has nobody left to wake.
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self._set)
-
-    def _set(self) -> None:
-        if not self.told.done():
-            self.told.set_result(None)
+        for wake in self._tasks:
+            wake()
 
 
 class ConditionWaiter:
@@ -133,10 +113,11 @@ class ConditionWaiter:
         return told or self._is_early(timeout)
 
     async def wait_async(self, timeout: float) -> bool:
+        from localqueue.stores.sqlite.wakeups.sleeping_task import in_a_thread
+
         told = await self._wakeups.wait_async(self._keys, self._seen, self._pause(timeout))
         if told and self._watched.missing:
-            # It reads the database, and the loop does not.
-            await asyncio.to_thread(self._look_again)
+            await in_a_thread(self._look_again)
         elif told:
             self._look_again()
         return told or self._is_early(timeout)

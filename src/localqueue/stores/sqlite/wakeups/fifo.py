@@ -9,9 +9,6 @@ import stat
 import sys
 from pathlib import Path
 
-from localqueue.stores.sqlite.companions import Companions
-from localqueue.stores.sqlite.view import NEW_QUEUES
-
 TOKEN = b"!"
 HANGS_UP = sys.platform == "linux"
 """Whether every reader of a FIFO hears that a writer came and went. Elsewhere a reader may hear it
@@ -22,26 +19,26 @@ _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 Inode = tuple[int, int]
 
 
-def open_to_wait(companions: Companions, what: str, number: int) -> int:
+def open_to_wait(path: str) -> int:
     """The end of one who waits; made when there is none. OSError where FIFOs cannot be.
 
     It is opened for writing too, so that it never hangs up. For those who tell, a reader is
     somebody who waits.
     """
-    return _open_or_make(companions, companions.fifo(what, number), os.O_RDWR)
+    return _open_or_make(path, os.O_RDWR)
 
 
-def open_for_news(companions: Companions, what: str) -> int:
+def open_for_news(path: str) -> int:
     """The end of one who waits for a queue to be made: it hangs up when one is.
 
     A token would reach one waiter only, and the new queue may be another's.
     """
     if not HANGS_UP:
         raise OSError(errno.ENOTSUP, "this system does not tell every reader")
-    return _open_or_make(companions, companions.fifo(what, NEW_QUEUES), os.O_RDONLY)
+    return _open_or_make(path, os.O_RDONLY)
 
 
-def open_to_tell(path: Path) -> int | None:
+def open_to_tell(path: str) -> int | None:
     """The end of one who tells, whether or not somebody waits; None when nobody ever has."""
     try:
         # Without a reader the second one would be refused.
@@ -56,7 +53,7 @@ def open_to_tell(path: Path) -> int | None:
         os.close(reader)
 
 
-def is_watched(path: Path) -> bool:
+def is_watched(path: str) -> bool:
     """Whether somebody waits there."""
     try:
         os.close(_open(path, os.O_WRONLY))
@@ -65,7 +62,7 @@ def is_watched(path: Path) -> bool:
     return True
 
 
-def hang_up(path: Path) -> None:
+def hang_up(path: str) -> None:
     """Tell everybody who waits for news."""
     is_watched(path)
 
@@ -75,10 +72,10 @@ def inode_of(fd: int) -> Inode:
     return found.st_dev, found.st_ino
 
 
-def is_at(path: Path, inode: Inode) -> bool:
+def is_at(path: str, inode: Inode) -> bool:
     """Whether the file at the path still is this one."""
     try:
-        found = path.stat()
+        found = Path(path).stat()
     except OSError:
         return False
     return (found.st_dev, found.st_ino) == inode
@@ -107,23 +104,23 @@ def _write_shielded(fd: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _open_or_make(companions: Companions, path: Path, mode: int) -> int:
+def _open_or_make(path: str, mode: int) -> int:
+    """The folder is made by who opens the database, and goes with its last user."""
     for _ in range(_ATTEMPTS):
         try:
             return _open(path, mode)
         except FileNotFoundError:
-            companions.make_folder()
             try:
                 os.mkfifo(path, 0o600)
             except FileExistsError:
                 # Somebody else was faster.
                 pass
-    raise FileNotFoundError(errno.ENOENT, "removed as soon as it was made", str(path))
+    raise FileNotFoundError(errno.ENOENT, "removed as soon as it was made", path)
 
 
-def _open(path: Path, mode: int) -> int:
+def _open(path: str, mode: int) -> int:
     fd = os.open(path, mode | _FLAGS)
     if not stat.S_ISFIFO(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.ENOTSUP, "not a FIFO", str(path))
+        raise OSError(errno.ENOTSUP, "not a FIFO", path)
     return fd

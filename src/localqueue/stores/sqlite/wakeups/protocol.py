@@ -56,18 +56,19 @@ class Watched:
         self._ask = ask
         self.look()
 
-    def look(self) -> set[int]:
-        """The numbers of queues that got a row since the last look.
+    def look(self) -> None:
+        """Ask for the numbers of those that had none."""
+        self.add(self.ask())
 
-        A store that cannot answer says so to the probe, which follows.
-        """
+    def ask(self) -> dict[str, int]:
+        """The numbers that are new. A store that cannot answer says so to the next probe."""
         if not self.missing:
-            return set()
+            return {}
         try:
-            found = self._ask.numbers(sorted(self.missing))
+            return self._ask.numbers(sorted(self.missing))
         except LocalQueueError:
-            return set()
+            return {}
+
+    def add(self, found: dict[str, int]) -> None:
         self.missing -= found.keys()
-        new = set(found.values()) - self.numbers
-        self.numbers |= new
-        return new
+        self.numbers.update(found.values())

@@ -1,84 +1,127 @@
-"""The end that tokens are read from: one per FIFO and process, shared by all its waiters."""
+"""The ends at which one waits: of a FIFO with tokens, of the one with news, and of the bell."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections import deque
-from typing import Protocol
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
 
-from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.wakeups import fifo
 from localqueue.stores.sqlite.wakeups.protocol import What
 
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
 _ALL = 65_536
 """What a FIFO holds."""
+CLOSED = -1
+
+
+class End:
+    """A descriptor that is readable when there is something to hear, and how many use it."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 0
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, CLOSED
+        if fd != CLOSED:
+            os.close(fd)
 
 
 class Sleeper(Protocol):
-    """A task that waits in its loop, for one FIFO or several."""
+    """A task that waits in its loop, at one end or several."""
 
     def is_asleep(self) -> bool: ...
 
-    def wake(self, end: ReadEnd) -> None:
+    def take(self, end: ReadEnd) -> None:
         """A token of this end was read for it."""
 
 
-class ReadEnd:
-    """An open FIFO. As long as it is open, tokens are written to it.
+Line = OrderedDict[Sleeper, None]
 
-    Shared, so that a thousand tasks that wait for one queue need one descriptor. Threads poll it;
-    the tasks of a loop stand in line, and its reader reads a token for each.
+
+class ReadEnd(End):
+    """An open FIFO: as long as somebody has it open, tokens are written to it.
+
+    All waiters of a process share one, so that a thousand tasks that wait for one queue need one
+    descriptor. Threads poll it; the tasks of a loop stand in line, and get one token each.
     """
 
-    def __init__(self, companions: Companions, what: What, number: int) -> None:
-        self.number = number
-        self.users = 0
-        self._path = companions.fifo(what, number)
-        self.fd = fifo.open_to_wait(companions, what, number)
+    def __init__(self, key: tuple[What, int], path: str) -> None:
+        super().__init__(fifo.open_to_wait(path))
+        self.key = key
+        self._path = path
         self._inode = fifo.inode_of(self.fd)
-        self._lines: dict[asyncio.AbstractEventLoop, deque[Sleeper]] = {}
+        self._lines: dict[AbstractEventLoop, Line] = {}
 
     def take(self) -> bool:
         """Read one token; False when another was faster."""
-        try:
-            return bool(os.read(self.fd, 1))
-        except BlockingIOError:
-            return False
+        return self._read(1)
 
     def drain(self) -> bool:
         """Read all tokens: what they told of, the next probe will see. False if there was none."""
-        try:
-            return bool(os.read(self.fd, _ALL))
-        except BlockingIOError:
-            return False
+        return self._read(_ALL)
 
     def is_in_place(self) -> bool:
         """Whether those who tell still find it: the file may have been removed or replaced."""
         return fifo.is_at(self._path, self._inode)
 
-    def close(self) -> None:
-        os.close(self.fd)
+    def _read(self, most: int) -> bool:
+        try:
+            return bool(os.read(self.fd, most))
+        except BlockingIOError:
+            return False
 
     # --- tasks; in the thread of their loop ---------------------------------------------------
-    def line_up(self, loop: asyncio.AbstractEventLoop, sleeper: Sleeper) -> None:
+    def line_up(self, loop: AbstractEventLoop, sleeper: Sleeper) -> None:
         line = self._lines.get(loop)
         if line is None:
-            line = self._lines[loop] = deque()
-            loop.add_reader(self.fd, self._readable, line)
-        line.append(sleeper)
+            line = self._lines[loop] = OrderedDict()
+            loop.add_reader(self.fd, self._hand_out, line)
+        line[sleeper] = None
 
-    def step_out(self, loop: asyncio.AbstractEventLoop, sleeper: Sleeper) -> None:
+    def step_out(self, loop: AbstractEventLoop, sleeper: Sleeper) -> None:
         line = self._lines[loop]
-        line.remove(sleeper)
+        del line[sleeper]
         if not line:
             del self._lines[loop]
             loop.remove_reader(self.fd)
 
-    def _readable(self, line: deque[Sleeper]) -> None:
+    def _hand_out(self, line: Line) -> None:
         """One token for the first who sleeps; the loop comes again while there are more."""
         for sleeper in line:
             if sleeper.is_asleep():
                 if self.take():
-                    sleeper.wake(self)
+                    sleeper.take(self)
                 return
+
+
+class NewsEnd(End):
+    """Hangs up when a queue is made, once and for good: the next news need a new one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(fifo.open_for_news(path))
+        self._path = path
+        self._inode = fifo.inode_of(self.fd)
+
+    def is_in_place(self) -> bool:
+        return fifo.is_at(self._path, self._inode)
+
+
+class Bell(End):
+    """Rung once, when the store is closed: everybody hears it, and nobody reads it."""
+
+    def __init__(self) -> None:
+        read, self._write = os.pipe()
+        super().__init__(read)
+
+    def ring(self) -> None:
+        if self.fd != CLOSED:
+            os.write(self._write, fifo.TOKEN)
+
+    def close(self) -> None:
+        if self.fd != CLOSED:
+            os.close(self._write)
+        super().close()

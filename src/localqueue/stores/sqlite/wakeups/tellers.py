@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import select
 import threading
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
 
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.view import NEW_QUEUES
@@ -18,12 +16,7 @@ MOST_OPEN = 64
 CHECK_AGAIN = 1.0
 """How often an end without readers is compared with the file at its path."""
 
-
-@dataclass(slots=True)
-class _End:
-    fd: int
-    inode: fifo.Inode
-    checked: float
+Key = tuple[What, int]
 
 
 class Tellers:
@@ -31,18 +24,23 @@ class Tellers:
 
     def __init__(self, companions: Companions) -> None:
         self._companions = companions
-        self._ends: OrderedDict[tuple[What, int], _End] = OrderedDict()
+        self._ends: dict[Key, _WriteEnd] = {}
+        self._paths: dict[Key, str] = {}
         self._closed = False
         # Held during a fork too. Reentrant: a signal handler may put a message.
         self.lock = threading.RLock()
 
     def tell(self, what: What, number: int) -> None:
         """One token for one waiter; news of a new queue for all who wait for some."""
-        with self.lock, contextlib.suppress(OSError):
-            if number == NEW_QUEUES:
-                fifo.hang_up(self._companions.fifo(what, number))
-            else:
-                self._write(what, number)
+        key = (what, number)
+        with self.lock:
+            try:
+                if number == NEW_QUEUES:
+                    fifo.hang_up(self._path(key))
+                else:
+                    self._write(key)
+            except OSError:
+                return
 
     def close(self) -> None:
         """Keep none open; telling still works."""
@@ -57,48 +55,68 @@ class Tellers:
     def __del__(self) -> None:
         self._close_all()
 
-    def _write(self, what: What, number: int) -> None:
-        key = (what, number)
+    def _write(self, key: Key) -> None:
         end = self._ends.get(key) or self._open(key)
         if end is None:
             return
+        watched = end.has_readers()
+        if not watched and self._is_replaced(key, end):
+            os.close(self._ends.pop(key).fd)
+            end = self._open(key)
+            watched = end is not None
         try:
-            fifo.write_token(end.fd)
-        except BlockingIOError:
-            # Full of tokens: everybody is told already.
-            pass
-        except BrokenPipeError:
-            # Nobody waits; or they wait at another file of the same name.
-            if self._is_replaced(key, end) and (new := self._open(key)) is not None:
-                fifo.write_token(new.fd)
-        if self._closed:
-            self._close_all()
-        elif key in self._ends:
-            self._ends.move_to_end(key)
+            if watched and end is not None:
+                fifo.write_token(end.fd)
+        finally:
+            if self._closed:
+                self._close_all()
 
-    def _open(self, key: tuple[What, int]) -> _End | None:
-        path = self._companions.fifo(*key)
-        fd = fifo.open_to_tell(path)
+    def _open(self, key: Key) -> _WriteEnd | None:
+        path = self._path(key)
+        # Most queues never have a waiter; asking is cheaper than an error.
+        fd = fifo.open_to_tell(path) if os.access(path, os.F_OK) else None
         if fd is None:
             return None
-        end = self._ends[key] = _End(fd, fifo.inode_of(fd), time.monotonic())
+        end = self._ends[key] = _WriteEnd(fd)
         if len(self._ends) > MOST_OPEN:
-            _, oldest = self._ends.popitem(last=False)
-            os.close(oldest.fd)
+            os.close(self._ends.pop(next(iter(self._ends))).fd)
         return end
 
-    def _is_replaced(self, key: tuple[What, int], end: _End) -> bool:
-        """Asked once a second at most: most puts find nobody waiting."""
+    def _is_replaced(self, key: Key, end: _WriteEnd) -> bool:
+        """Nobody waits here: perhaps they wait at another file of the same name.
+
+        Asked once a second at most, since most puts find nobody waiting.
+        """
         now = time.monotonic()
         if now - end.checked < CHECK_AGAIN:
             return False
         end.checked = now
-        if fifo.is_at(self._companions.fifo(*key), end.inode):
-            return False
-        os.close(self._ends.pop(key).fd)
-        return True
+        return not fifo.is_at(self._path(key), end.inode)
+
+    def _path(self, key: Key) -> str:
+        path = self._paths.get(key)
+        if path is None:
+            path = self._paths[key] = str(self._companions.fifo(*key))
+        return path
 
     def _close_all(self) -> None:
         while self._ends:
             _, end = self._ends.popitem()
             os.close(end.fd)
+
+
+class _WriteEnd:
+    """One that is kept open."""
+
+    __slots__ = ("_poll", "checked", "fd", "inode")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.inode = fifo.inode_of(fd)
+        self.checked = time.monotonic()
+        self._poll = select.poll()
+        self._poll.register(fd, 0)
+
+    def has_readers(self) -> bool:
+        """Whether somebody waits. Where the system does not say, the write finds out."""
+        return not self._poll.poll(0)

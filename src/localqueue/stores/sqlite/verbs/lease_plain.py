@@ -1,0 +1,81 @@
+"""The short way to lease messages that have nothing but a value: three statements for all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from localqueue.stores.leased import LeasedTogether
+from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite.rows import plain_seals
+from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import INFLIGHT, READY
+from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+
+def lease_plain(
+    tx: Transaction, queue: QueueRow, request: LeaseRequest, limit: int, most_bytes: int
+) -> LeasedTogether | None:
+    """The next messages, leased.
+
+    None, and nothing done, when one of them is not plain or not sound, or all are too large.
+    """
+    tx.write_messages()
+    rows = tx.db.execute(SQL.plain_messages, (queue.id, limit)).fetchall()
+    if rows:
+        numbers, ranks, positions, created_at, checksums, bodies, plain = zip(*rows, strict=True)
+    else:
+        numbers = ranks = positions = created_at = checksums = bodies = plain = ()
+    if (
+        not all(plain)
+        or not _are_sound(queue.id, numbers, checksums, bodies)
+        or sum(map(len, bodies)) > most_bytes
+    ):
+        return None
+    until = tx.now + request.timeout
+    token = lease_numbers(tx, queue, numbers, until, request) if rows else 0
+    return LeasedTogether(
+        queue.name, request.worker, tx.now, until, token, tx.file.identity.publics(numbers), bodies,
+        ranks, created_at, positions,
+    )  # fmt: skip
+
+
+def lease_numbers(
+    tx: Transaction,
+    queue: QueueRow,
+    numbers: tuple[int, ...],
+    until: float,
+    request: LeaseRequest,
+) -> int:
+    """Write the leases of these messages, and their events; the first one's token."""
+    worker, liveness, now = request.worker, request.liveness, tx.now
+    token = tx.reserve(len(numbers), queue.id, READY, INFLIGHT, worker)
+    if is_run(numbers):
+        run = (numbers[0], numbers[-1])
+        tx.db.execute(SQL.add_lease_events_of_run, (token, now, worker, *run))
+        tx.db.execute(SQL.lease_run, (token, until, worker, liveness, now, *run))
+    else:
+        ids = json.dumps(numbers)
+        tx.db.execute(SQL.add_lease_events, (token, now, worker, ids))
+        tx.db.execute(SQL.lease_messages, (token, until, worker, liveness, now, ids))
+    return token
+
+
+def is_run(numbers: Sequence[int]) -> bool:
+    """Whether each is the one before it plus one."""
+    first = numbers[0]
+    return list(numbers) == list(range(first, first + len(numbers)))
+
+
+def _are_sound(
+    queue: int,
+    numbers: tuple[int, ...],
+    checksums: tuple[int, ...],
+    bodies: tuple[bytes, ...],
+) -> bool:
+    """Whether the values are what was put."""
+    try:
+        return plain_seals(bodies, numbers, queue) == list(checksums)
+    except TypeError:
+        # Something that is no bytes at all.
+        return False

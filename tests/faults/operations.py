@@ -1,0 +1,184 @@
+"""What a store does, one operation after the other, in a worker that can be killed inside of it.
+
+Each operation has a file to begin with, what happens before the moment of interest, and the act.
+The worker runs on apsw, so that every write and sync is a moment at which it may be killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from localqueue.codec import checksum
+from localqueue.errors import LocalQueueError
+from localqueue.policies.journal import Journal
+from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.rows import seal
+from localqueue.stores.sqlite.sql import APPLICATION_ID
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.verbs.fold import EVERY
+from tests.faults.oracle import Oracle
+from tests.migration.test_migrations import ROWS_OF_VERSION_1
+
+HERE = Path(__file__).parent
+FRAME = 4096 + 24
+CHECKPOINT_AT = 1000
+KEPT_ROWS = 100
+Queue = PersistentQueue[Any]
+
+
+def open_queue(path: Path, **options: Any) -> Queue:
+    store = SQLiteQueueStore(path, timeout=30.0)
+    return PersistentQueue("jobs", store=store, lease_timeout=3600, **options)
+
+
+# --- files to begin with --------------------------------------------------------------------------
+def nothing(path: Path) -> None:
+    """No file at all."""
+
+
+def some_messages(path: Path) -> None:
+    queue = open_queue(path)
+    queue.put_many([{"number": number} for number in range(12)])
+    queue.store.close()
+
+
+def about_to_fold(path: Path, **options: Any) -> None:
+    """One event more and the journal is folded into the counters."""
+    queue = open_queue(path, **options)
+    queue.put("first")
+    with closing(sqlite3.connect(path)) as db:
+        [(events,)] = db.execute("SELECT max(seq) FROM event").fetchall()
+    queue.put_many(range(EVERY - 1 - events))
+    queue.store.close()
+
+
+def about_to_trim(path: Path) -> None:
+    """The same, and most of the journal may go then."""
+    about_to_fold(path, journal_policy=Journal(max_rows=KEPT_ROWS))
+
+
+def about_to_checkpoint(path: Path) -> None:
+    """A -wal that the next commit makes long enough; by a process that does not close the file."""
+    pid = os.fork()
+    if not pid:
+        _fill_wal(path)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def _fill_wal(path: Path) -> None:
+    queue = open_queue(path)
+    queue.put("stays")
+    wal = path.with_name(f"{path.name}-wal")
+    while wal.stat().st_size < (CHECKPOINT_AT - 4) * FRAME:
+        left = CHECKPOINT_AT - wal.stat().st_size // FRAME
+        if left > 40:
+            queue.ack(queue.put("goes"))
+        else:
+            queue.record_worker_heartbeat("w1")
+
+
+def of_version_1(path: Path) -> None:
+    """A file as the first version left it, with messages in every state."""
+    schema = (HERE.parent / "migration" / "schema_1.sql").read_text()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(schema + ROWS_OF_VERSION_1)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+        for number, value in db.execute("SELECT id, value FROM message").fetchall():
+            sealed = seal(checksum(value, None), number, 1)
+            db.execute("UPDATE message SET checksum = ? WHERE id = ?", (sealed, number))
+        db.commit()
+
+
+# --- acts -----------------------------------------------------------------------------------------
+class Operation(NamedTuple):
+    """``before`` gives what ``act`` is called with. The moment of interest is the act alone."""
+
+    begin_with: Callable[[Path], None]
+    before: Callable[[Path], Any]
+    act: Callable[[Any], object]
+
+
+def _opened(path: Path) -> Queue:
+    queue = open_queue(path)
+    queue.record_worker_heartbeat("w1")
+    return queue
+
+
+def _leased(n: int) -> Callable[[Path], Any]:
+    def before(path: Path) -> Any:
+        queue = _opened(path)
+        return queue, queue.get_messages(n, block=False)
+
+    return before
+
+
+OPERATIONS: dict[str, Operation] = {
+    "new file": Operation(nothing, open_queue, lambda queue: queue.store.queues()),
+    "put": Operation(some_messages, _opened, lambda queue: queue.put("new")),
+    "put_many": Operation(some_messages, _opened, lambda queue: queue.put_many(range(20))),
+    "put large": Operation(some_messages, _opened, lambda queue: queue.put("x" * 20_000)),
+    "get": Operation(some_messages, _opened, lambda queue: queue.get_message(block=False)),
+    "get_messages": Operation(some_messages, _opened, lambda queue: queue.get_messages(10)),
+    "ack": Operation(some_messages, _leased(1), lambda it: it[0].ack(it[1][0])),
+    "ack_many": Operation(some_messages, _leased(10), lambda it: it[0].ack_many(it[1])),
+    "release": Operation(some_messages, _leased(1), lambda it: it[0].release(it[1][0], error="x")),
+    "dead_letter": Operation(
+        some_messages, _leased(1), lambda it: it[0].dead_letter(it[1][0], "boom")
+    ),
+    "fold": Operation(about_to_fold, _opened, lambda queue: queue.put("folds")),
+    "trim": Operation(about_to_trim, _opened, lambda queue: queue.put("trims")),
+    "checkpoint": Operation(about_to_checkpoint, _opened, lambda queue: queue.put("over")),
+    "close": Operation(about_to_checkpoint, _opened, lambda queue: queue.store.close()),
+    "migration": Operation(of_version_1, open_queue, lambda queue: queue.store.queues()),
+}
+
+
+# --- the worker -----------------------------------------------------------------------------------
+def run(path: str, oracle: str, name: str, moment: int | None, defect: str | None) -> None:
+    """Do the operation and die: at the moment of this number, or when it is done.
+
+    Moment 0 is before the act. None counts the moments and tells the oracle.
+    """
+    # Not at the top: the process that pytest runs in describes operations, and has sqlite3 only.
+    from tests.faults.killer import Killer
+
+    killer = Killer(Path(path))
+    killer.install(defect)
+    operation, told = OPERATIONS[name], Oracle(oracle)
+    given = operation.before(Path(path))
+    if moment == 0:
+        killer.kill()
+    killer.arm(moment)
+    operation.act(given)
+    told.answered("act", killer.passed)
+    killer.kill()
+
+
+def run_on_full_disk(path: str, oracle: str, name: str, write: int | None) -> None:
+    """Do the operation on a disk that is full from the write of this number on; then die."""
+    from tests.faults.killer import FullDisk
+
+    disk = FullDisk(Path(path))
+    disk.install(None)
+    operation, told = OPERATIONS[name], Oracle(oracle)
+    given = operation.before(Path(path))
+    disk.arm(write)
+    try:
+        operation.act(given)
+    except LocalQueueError as error:
+        told.answered("refused", type(error).__name__)
+    else:
+        told.answered("done", disk.passed)
+    disk.kill()
+
+
+def make(path: str, name: str) -> None:
+    """The file that the operation begins with, made by sqlite3."""
+    OPERATIONS[name].begin_with(Path(path))

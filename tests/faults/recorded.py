@@ -1,0 +1,139 @@
+"""Workers whose writes are recorded, so that the power can be cut at any moment afterwards."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from localqueue.errors import StoreError
+from localqueue.message import QueueMessage
+from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite import turnstile
+from localqueue.stores.sqlite.durability import Wal
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+
+Queue = PersistentQueue[Any]
+
+
+class Work:
+    """Random calls on a queue; every answer is marked."""
+
+    def __init__(self, mark: Any, queue: Queue, seed: int) -> None:
+        self._mark = mark
+        self.queue = queue
+        self._seed = seed
+        self._chance = random.Random(seed)
+
+    def step(self, number: int) -> None:
+        dice = self._chance.random()
+        if dice < 0.45:
+            self._answered_put([self.queue.put([self._seed, number])])
+        elif dice < 0.55:
+            values = [[self._seed, number, place, "x" * 1500] for place in range(12)]
+            self._answered_put(self.queue.put_many(values))
+        elif dice < 0.60:
+            self._answered_put([self.queue.put([self._seed, number, "large" * 2000])])
+        else:
+            self._take_and_settle()
+
+    def _take_and_settle(self) -> None:
+        try:
+            messages = self.queue.get_messages(self._chance.choice((1, 1, 5)), block=False)
+        except Empty:
+            return
+        self._mark("get", [message.token for message in messages])
+        receipts = [message.token for message in messages]
+        dice = self._chance.random()
+        if dice < 0.7:
+            assert all(self.queue.ack_many(messages))
+        elif dice < 0.8:
+            answers = [self.queue.release(message, error="x") for message in messages]
+            assert all(answers)
+        elif dice < 0.9:
+            answers = [self.queue.dead_letter(message, "x") for message in messages]
+            assert all(answers)
+        else:
+            return
+        self._mark("settled", receipts)
+
+    def _answered_put(self, messages: list[QueueMessage[Any]]) -> None:
+        self._mark("put", [(message.id, message.value) for message in messages])
+
+
+def open_queue(path: Path, durability: Any) -> Queue:
+    store = SQLiteQueueStore(path, durability=durability, timeout=60.0)
+    return PersistentQueue("jobs", store=store, lease_timeout=3600)
+
+
+def work(
+    path: str, log: str, seed: int, steps: int, threads: int, durability: str, unsynced: str | None
+) -> None:
+    """So many steps in each thread; alone, the file is closed and opened again on the way."""
+    from tests.faults.recorder import Recorder
+
+    database = Path(path)
+    recorder = Recorder(log, database, unsynced=unsynced)
+    recorder.install()
+    queue = open_queue(database, durability)
+    if threads > 1:
+        _in_threads(recorder, queue, seed, steps, threads)
+        return
+    todo = Work(recorder.mark, queue, seed)
+    for number in range(steps):
+        if number % 90 == 89:
+            todo.queue.store.close()
+            todo.queue = open_queue(database, durability)
+        todo.step(number)
+
+
+def _in_threads(recorder: Any, queue: Queue, seed: int, steps: int, threads: int) -> None:
+    failed: list[BaseException] = []
+
+    def run(who: int) -> None:
+        todo = Work(recorder.mark, queue, seed * 1000 + who)
+        try:
+            for number in range(steps):
+                todo.step(number)
+        except BaseException as error:
+            failed.append(error)
+
+    running = [threading.Thread(target=run, args=(who,)) for who in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def work_on_a_failing_disk(
+    path: str, log: str, seed: int, steps: int, fails_at: int, of: str, defect: str | None
+) -> None:
+    """Go on whatever fails: what is answered after the disk failed has to stay as well."""
+    from tests.faults.recorder import FailingDisk
+
+    recorder = FailingDisk(log, Path(path), fails_at=fails_at, of=of)
+    recorder.install()
+    if defect == "AnswersAllTheSame":
+        Wal.sync = _without_errors(Wal.sync)  # type: ignore[assignment,method-assign]
+    elif defect == "DoesNotRepair":
+        turnstile.Turnstile.marks = lambda self: b""  # type: ignore[method-assign]
+    todo = Work(recorder.mark, open_queue(Path(path), "full"), seed)
+    for number in range(steps):
+        try:
+            todo.step(number)
+        except StoreError as error:
+            recorder.mark("failed", str(error))
+
+
+def _without_errors(sync: Callable[[Wal], None]) -> Callable[[Wal], None]:
+    def try_to_sync(wal: Wal) -> None:
+        with suppress(OSError):
+            sync(wal)
+
+    return try_to_sync

@@ -1,0 +1,78 @@
+"""Queues for event loops: in memory, on a file, and on a custom store with the simple verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.queue import PersistentQueue
+from localqueue.stores.memory import MemoryQueueStore
+from localqueue.stores.minimal import MinimalStore
+from localqueue.stores.protocol import QueueStore
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+from tests.contract.test_minimal_store import DictStore
+from tests.unit.aio.phrases import Aio, GatedClock, NewQueue, Queue
+
+
+@pytest.fixture
+def clock() -> GatedClock:
+    return GatedClock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue.sqlite3"
+
+
+@pytest.fixture(params=["memory", "sqlite", "minimal"])
+def store(request: pytest.FixtureRequest, path: Path) -> Iterator[QueueStore]:
+    """For what every store can."""
+    yield from _opened(request.param, path)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def whole_store(request: pytest.FixtureRequest, path: Path) -> Iterator[QueueStore]:
+    """For what the simple verbs do not reach."""
+    yield from _opened(request.param, path)
+
+
+@pytest.fixture
+def new_queue(store: QueueStore, clock: GatedClock) -> NewQueue:
+    """Makes queues on the store and the clock of the test."""
+
+    def make(name: str = "jobs", **options: Any) -> Queue:
+        return PersistentQueue(name, **{"store": store, "clock": clock} | options)
+
+    return make
+
+
+@pytest.fixture
+def queue(new_queue: NewQueue) -> Aio:
+    return new_queue().aio
+
+
+@pytest.fixture
+def whole_queue(whole_store: QueueStore, clock: GatedClock) -> Aio:
+    whole: Queue = PersistentQueue("jobs", store=whole_store, clock=clock)
+    return whole.aio
+
+
+@pytest.fixture
+def only_signals_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who waits looks again by himself, so that a lost signal is seen."""
+    monkeypatch.setattr("localqueue.calls.patience.LOOK_AGAIN", 3600.0)
+
+
+def _opened(kind: str, path: Path) -> Iterator[QueueStore]:
+    store: QueueStore
+    if kind == "sqlite":
+        store = SQLiteQueueStore(path, durability="relaxed")
+    elif kind == "memory":
+        store = MemoryQueueStore()
+    else:
+        store = MinimalStore(DictStore())
+    yield store
+    store.close()

@@ -1,0 +1,61 @@
+"""Values as canonical JSON: the same bytes with and without the C encoder."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from localqueue import codec
+from localqueue.codec import JSON_CODEC, decode_headers, encode_headers
+
+VALUES: list[Any] = [
+    None, True, 0, -1, 2**70, 1.5, 1e300, "", "text", "ü", "\u2028", "\0", "😀", 'quote"\\', [], {},
+    [1, [2, [3]]], {"b": 1, "a": {"d": 2, "c": []}}, (1, 2), {2: "two", None: 0, True: 1},
+]  # fmt: skip
+
+
+@pytest.fixture
+def without_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python whose json module has no accelerator."""
+    monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    monkeypatch.setattr(codec, "_pieces", codec._make_encoder(sort_keys=False))
+    monkeypatch.setattr(codec, "_sorted_pieces", codec._make_encoder(sort_keys=True))
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_is_compact_json_in_the_order_of_its_keys(value: Any) -> None:
+    body = JSON_CODEC.encode(value)
+
+    assert body == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@pytest.mark.usefixtures("without_c")
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_without_the_c_encoder_the_bytes_are_the_same(value: Any) -> None:
+    body = JSON_CODEC.encode(value)
+
+    assert body == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def test_a_fingerprint_is_of_the_value_with_sorted_keys() -> None:
+    """It is kept in files, so it stays the same from release to release."""
+    value = {"b": 1, "a": {"d": 2, "c": []}}
+
+    fingerprint = JSON_CODEC.fingerprint(value, b"")
+
+    assert fingerprint == zlib.crc32(b'{"a":{"c":[],"d":2},"b":1}')
+    assert fingerprint == JSON_CODEC.fingerprint({"a": {"c": [], "d": 2}, "b": 1}, b"")
+
+
+def test_where_keys_have_no_order_the_fingerprint_is_of_the_bytes() -> None:
+    assert JSON_CODEC.fingerprint({1: 1, "a": 2}, b"bytes") == zlib.crc32(b"bytes")
+
+
+def test_headers_are_kept_in_the_order_of_their_names() -> None:
+    encoded = encode_headers({"b": "2", "a": "ü"})
+
+    assert encoded == '{"a":"ü","b":"2"}'.encode()
+    assert decode_headers(encoded) == {"a": "ü", "b": "2"}

@@ -164,6 +164,7 @@ if TYPE_CHECKING:
         CallbackNotification,
         InProcessNotification,
     )
+    from localqueue.aio import AwaitableQueue
     from localqueue.stores.sqlite.operations.backup import BackupReport
     from localqueue.stores.sqlite.operations.check import CheckReport
     from localqueue.stores.sqlite.operations.invariants import CheckProblem
@@ -206,6 +207,7 @@ __all__ = [
     "AtMostOnceDelivery",
     "Atomicity",
     "AwaitableNotification",
+    "AwaitableQueue",
     "BackpressurePolicy",
     "BackupReport",
     "BestEffortOrdering",
@@ -343,6 +345,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for granted
             from localqueue.adapters import notification
 
             return getattr(notification, name)
+        if name == "AwaitableQueue":
+            from localqueue.aio import AwaitableQueue
+
+            return AwaitableQueue
         if name in _OPERATIONS:
             from importlib import import_module
 

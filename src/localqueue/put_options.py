@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from localqueue.checks import check_key, check_priority, check_seconds
@@ -14,6 +15,9 @@ from localqueue.stores.settings import QueueSettings
 
 Key = str | Callable[[Any], str] | None
 """A key for all messages of a batch, or a function that makes it from the value."""
+
+_put = partial(tuple.__new__, Put)
+"""``Put._make`` without a function of Python's own in between: every put comes through here."""
 
 
 class PutOptions(NamedTuple):
@@ -37,23 +41,31 @@ class PutMakers:
 
     def maker(self, options: PutOptions, in_force: QueueSettings) -> PutMaker:
         """InvalidMessage when the queue, with these settings in force, does not take such puts."""
+        made = self.usual(options, in_force)
+        if made is None:
+            made = PutMaker(self._policies, in_force, options)
+            if options == PutOptions():
+                self._usual = made
+        return made
+
+    def usual(self, options: PutOptions, in_force: QueueSettings) -> PutMaker | None:
+        """The one that is kept, if it serves these options."""
         delay, priority, dedupe_key, headers, ordering_key, ttl, request_id = options
-        if (
-            dedupe_key is None
-            and ordering_key is None
+        usual = self._usual
+        serves = (
+            usual is not None
+            and usual.in_force is in_force
+            and dedupe_key is None
             and headers is None
+            and ordering_key is None
             and ttl is None
             and request_id is None
             # What only equals the default has to be refused: False is no 0.
             and type(delay) is float
             and type(priority) is int
             and delay == priority == 0
-        ):
-            usual = self._usual
-            if usual is None or usual.in_force is not in_force:
-                self._usual = usual = PutMaker(self._policies, in_force, options)
-            return usual
-        return PutMaker(self._policies, in_force, options)
+        )
+        return usual if serves else None
 
 
 class PutMaker:
@@ -99,7 +111,7 @@ class PutMaker:
         options = self._options
         body = self._codec.encode(item)
         if options.dedupe_key is None and options.ordering_key is None:
-            return Put._make((self._name, body, *self._tail))
+            return _put((self._name, body, *self._tail))
         dedupe_key = _key("dedupe_key", options.dedupe_key, item)
         ordering_key = _key("ordering_key", options.ordering_key, item)
         if callable(options.dedupe_key) or callable(options.ordering_key):

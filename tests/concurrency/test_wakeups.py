@@ -174,6 +174,7 @@ def test_no_wake_up_is_lost_in_a_thousand_rounds(crowd: Crowd) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_no_wake_up_is_lost_in_twenty_thousand_rounds(crowd: Crowd) -> None:
     assert played(crowd, 20_000) == 0
 

@@ -51,6 +51,8 @@ def test_importing_localqueue_loads_nothing_heavy_and_no_optional_library() -> N
     ("use", "module"),
     [
         ("localqueue.AsyncNotification", "asyncio"),
+        ("localqueue.AwaitableQueue", "asyncio"),
+        ("localqueue.PersistentQueue('jobs').aio", "localqueue.aio"),
         ("localqueue.__version__", "importlib.metadata"),
     ],
 )

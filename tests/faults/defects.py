@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from localqueue.stores.sqlite.sql import SQL
+from tests.faults.soundness import ACKED, INFLIGHT
 
 if TYPE_CHECKING:
     _Driver = sqlite3.Connection
@@ -61,8 +61,8 @@ class DropsEvents(_Driver):
     """Acknowledges without a word in the journal."""
 
     def execute(self, statement: str, values: Any = (), /) -> Any:
-        if statement == SQL.add_ack_events:
-            return super().execute("SELECT 1")
+        if statement == "COMMIT":
+            super().execute(f"DELETE FROM event WHERE kind = {ACKED}")
         return super().execute(statement, values)
 
 
@@ -70,9 +70,8 @@ class EndsLeasesAtOnce(_Driver):
     """Leases a message to two at the same time: the first lease is over when it begins."""
 
     def execute(self, statement: str, values: Any = (), /) -> Any:
-        if statement == SQL.lease_messages:
-            token, _, worker, liveness, leased_at, ids = values
-            values = (token, leased_at, worker, liveness, leased_at, ids)
+        if statement == "COMMIT":
+            super().execute(f"UPDATE message SET due_at = leased_at WHERE state = {INFLIGHT}")
         return super().execute(statement, values)
 
 

@@ -120,7 +120,7 @@ def _leased(n: int) -> Callable[[Path], Any]:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "new file": Operation(nothing, open_queue, lambda queue: queue.store.queues()),
+    "new file": Operation(nothing, SQLiteQueueStore, lambda store: store.queues()),
     "put": Operation(some_messages, _opened, lambda queue: queue.put("new")),
     "put_many": Operation(some_messages, _opened, lambda queue: queue.put_many(range(20))),
     "put large": Operation(some_messages, _opened, lambda queue: queue.put("x" * 20_000)),
@@ -136,7 +136,7 @@ OPERATIONS: dict[str, Operation] = {
     "trim": Operation(about_to_trim, _opened, lambda queue: queue.put("trims")),
     "checkpoint": Operation(about_to_checkpoint, _opened, lambda queue: queue.put("over")),
     "close": Operation(about_to_checkpoint, _opened, lambda queue: queue.store.close()),
-    "migration": Operation(of_version_1, open_queue, lambda queue: queue.store.queues()),
+    "migration": Operation(of_version_1, SQLiteQueueStore, lambda store: store.queues()),
 }
 
 

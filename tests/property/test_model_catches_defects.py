@@ -120,11 +120,6 @@ def a_stale_receipt_acts(patch: pytest.MonkeyPatch) -> None:
 
 
 @defect
-def the_receipt_of_a_plain_message_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    change_statement(patch, "add_ack_events_of_run", "m.token = ?6 + m.id - ?3", "?6 >= 0")
-
-
-@defect
 def messages_that_are_leased_together_have_one_token(patch: pytest.MonkeyPatch) -> None:
     change_statement(patch, "lease_run", "token = ?1 + id - ?6", "token = ?1")
 

@@ -44,8 +44,21 @@ class Putting:
     async def put(
         self, item: T, block: bool, timeout: float | None, options: PutOptions
     ) -> QueueMessage[T]:
-        make = await self._maker(options)
-        return (await self._enqueue((make(item),), (item,), block, timeout))[0]
+        # Most calls are this one, so it takes no step that only a batch needs.
+        attachment = self._attachment
+        seen = attachment.settings
+        make = None if seen is None else self._makers.usual(options, seen[0])
+        put = (make or await self._maker(options))(item)
+        seconds = None if timeout is None else check_timeout(timeout)
+        when = attachment.when or await self._face.open()
+        answer = (await self._stored((put,), when, block, seconds))[0]
+        drift = when.drift()
+        message = self._shown(answer, item, drift)
+        if self._hooks.wanted():
+            await self._face.run(partial(self._hooks.run, (answer,), (message,), drift))
+        if block and answer.delay > 0:
+            await self._pause((answer,), seconds)
+        return message
 
     async def put_many(
         self, items: Iterable[T], block: bool, timeout: float | None, options: PutOptions
@@ -115,58 +128,63 @@ class Putting:
     async def _enqueue(
         self, puts: Sequence[Put], values: Sequence[T], block: bool, timeout: float | None
     ) -> list[QueueMessage[T]]:
-        attachment, face = self._attachment, self._face
         seconds = check_timeout(timeout)
-        when = attachment.when or await face.open()
-        try:
-            answers = await self._stored(puts, when, block, seconds)
-        except InvalidMessage:
-            # The queue's row may allow less than this object was built with: then say so as well.
-            await self._in_force.notice()
-            raise
-        if attachment.settings is None or attachment.settings[1] != _version_of(answers):
-            await self._in_force.notice()
+        when = self._attachment.when or await self._face.open()
+        answers = await self._stored(puts, when, block, seconds)
         drift = when.drift()
         if len(puts) < LARGE:
             messages = self._presented(answers, values, drift)
         else:
-            messages = await face.run(lambda: self._presented(answers, values, drift))
+            messages = await self._face.run(lambda: self._presented(answers, values, drift))
         if self._hooks.wanted():
-            await face.run(partial(self._hooks.run, answers, messages, drift))
-        if block and (pause := _pause_after(answers)) > 0:
-            queues = {stored.queue for a in answers for stored in a.copies or (a.message,)}
-            await self._room.pause(pause if seconds is None else min(pause, seconds), queues)
+            await self._face.run(partial(self._hooks.run, answers, messages, drift))
+        if block and type(answers) is not AlikeAnswers:
+            await self._pause(answers, seconds)
         return messages
 
     async def _stored(
         self, puts: Sequence[Put], when: StoreTime, block: bool, seconds: float | None
     ) -> Sequence[Enqueued]:
-        deadline = deadline_in(seconds)
+        """The answers, when there was room; what they tell of the settings in force is noticed."""
+        deadline = None if seconds is None else deadline_in(seconds)
+        full = None
         try:
-            return await self._face.ask(lambda store: store.enqueue_many(puts, now=when.now))
-        except QueueIsFull as refused:
-            full = refused
-        if not block:
-            raise Full
-        return await self._room.store(puts, full, deadline)
+            try:
+                answers = await self._face.ask(lambda store: store.enqueue_many(puts, now=when.now))
+            except QueueIsFull as refused:
+                full = refused
+            if full is not None:
+                if not block:
+                    raise Full
+                answers = await self._room.store(puts, full, deadline)
+        except InvalidMessage:
+            # The queue's row may allow less than this object was built with: then say so as well.
+            await self._in_force.notice()
+            raise
+        version = (answers if type(answers) is AlikeAnswers else answers[0]).settings_version
+        seen = self._attachment.settings
+        if seen is None or seen[1] != version:
+            await self._in_force.notice()
+        return answers
+
+    async def _pause(self, answers: Sequence[Enqueued], seconds: float | None) -> None:
+        """For as long as the throttled ask for."""
+        pause = max([answer.delay for answer in answers])
+        if pause > 0:
+            queues = {stored.queue for a in answers for stored in a.copies or (a.message,)}
+            await self._room.pause(pause if seconds is None else min(pause, seconds), queues)
 
     def _presented(
         self, answers: Sequence[Enqueued], values: Sequence[T], drift: float
     ) -> list[QueueMessage[T]]:
         if type(answers) is AlikeAnswers:
             return present_alike(answers, values, drift)
-        codec = self._policies.codec_policy
         return [
-            replace(shown(answer.message, codec, drift), duplicate=True)
-            if answer.fate is Fate.DUPLICATE
-            else present_value(answer.message, item, drift, dropped=answer.fate is Fate.DROPPED)
-            for answer, item in zip(answers, values, strict=True)
+            self._shown(answer, value, drift) for answer, value in zip(answers, values, strict=True)
         ]
 
-
-def _version_of(answers: Sequence[Enqueued]) -> int:
-    return (answers if type(answers) is AlikeAnswers else answers[0]).settings_version
-
-
-def _pause_after(answers: Sequence[Enqueued]) -> float:
-    return 0.0 if type(answers) is AlikeAnswers else max([answer.delay for answer in answers])
+    def _shown(self, answer: Enqueued, value: T, drift: float) -> QueueMessage[T]:
+        if answer.fate is Fate.DUPLICATE:
+            found = shown(answer.message, self._policies.codec_policy, drift)
+            return replace(found, duplicate=True)
+        return present_value(answer.message, value, drift, dropped=answer.fate is Fate.DROPPED)

@@ -44,7 +44,8 @@ def new_queue(store: QueueStore, clock: GatedClock) -> NewQueue:
     """Makes queues on the store and the clock of the test."""
 
     def make(name: str = "jobs", **options: Any) -> Queue:
-        return PersistentQueue(name, **{"store": store, "clock": clock} | options)
+        chosen: dict[str, Any] = {"store": store, "clock": clock} | options
+        return PersistentQueue(name, **chosen)
 
     return make
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from localqueue.codec import JSON_CODEC
 from localqueue.policies import AtMostOnceDelivery
 from localqueue.queue import PersistentQueue
 from localqueue.stores.pending import Mailbox, Pending
 from localqueue.stores.protocol import QueueStore
 from tests.unit.aio.phrases import (
+    PATIENCE,
     Aio,
     GatedClock,
     NewQueue,
@@ -184,6 +187,47 @@ async def test_a_timeout_around_get_loses_no_message(store: QueueStore, seconds:
     got += [await queue.get() for _ in range(100 - len(got))]
 
     assert sorted(got) == list(range(100))
+
+
+class GatedCodec:
+    """JSON that is decoded when the test says so."""
+
+    id = "gated"
+
+    def __init__(self) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+    def encode(self, value: Any) -> bytes:
+        return JSON_CODEC.encode(value)
+
+    def decode(self, body: bytes) -> Any:
+        self.began.set()
+        assert self.may_end.wait(PATIENCE)
+        return JSON_CODEC.decode(body)
+
+    def fingerprint(self, value: Any, body: bytes) -> int:
+        return JSON_CODEC.fingerprint(value, body)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"type": self.id}
+
+
+@in_a_loop
+async def test_what_a_get_has_not_decoded_yet_is_released(
+    whole_store: QueueStore, clock: GatedClock
+) -> None:
+    """A large batch is decoded in a thread, so it may be cut off there too."""
+    codec = GatedCodec()
+    queue = PersistentQueue[int]("jobs", store=whole_store, clock=clock, codec_policy=codec).aio
+    await queue.put_many(range(300))
+    get = asyncio.create_task(queue.get_messages(300))
+    assert await asyncio.to_thread(codec.began.wait, PATIENCE)
+
+    await cancelled(get)
+    codec.may_end.set()
+
+    await eventually(lambda: has(queue, 300))
+    assert len(await queue.get_messages(300)) == 300
 
 
 # --- between the answer and the task that waits for it ------------------------------------------

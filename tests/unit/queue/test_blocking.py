@@ -248,7 +248,11 @@ def test_a_queue_that_was_closed_while_it_waited_takes_no_message(
     assert new_queue().get(block=False) == "for others"
 
 
-def test_a_file_that_is_deleted_ends_the_wait(file_store: WatchedSQLiteStore) -> None:
+def test_a_file_that_is_deleted_ends_the_wait(
+    file_store: WatchedSQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody tells of it: who waits finds out at its next look.
+    monkeypatch.setattr("localqueue.calls.patience.LOOK_AGAIN", 0.05)
     queue: Queue = PersistentQueue("jobs", store=file_store)
     waiting = blocked(file_store, queue.get)
 

@@ -272,6 +272,31 @@ def test_neighbours_with_swapped_receipts_are_not_acknowledged(store: SQLiteQueu
     assert answers == [True, False, False, True]
 
 
+def test_a_receipt_with_a_number_that_never_was_changes_nothing(store: SQLiteQueueStore) -> None:
+    store.enqueue_many([Put("jobs", body(1))], now=NOW)
+    [message] = store.lease(LeaseRequest(("jobs",)), now=NOW)
+    forged = [receipt(message)._replace(token=token) for token in (-1, 2**62, 2**63, 2**70)]
+    beyond = [Receipt("jobs", f"{message.id[:16]}{2**63 - 1 + n:016x}", 5 + n) for n in range(2)]
+
+    assert [store.ack_many([one], now=NOW) for one in forged] == [[False]] * 4
+    assert store.ack_many(forged, now=NOW) == [False] * 4
+    assert store.ack_many(beyond, now=NOW) == [False, False]
+    assert store.ack_many([receipt(message)], now=NOW) == [True]
+
+
+def test_messages_that_do_not_follow_each_other_are_leased_and_acknowledged_together(
+    store: SQLiteQueueStore,
+) -> None:
+    for number in range(3):
+        store.enqueue_many([Put("jobs", body(number))], now=NOW)
+        store.enqueue_many([Put("elsewhere", b"0")], now=NOW)
+    leased = leased_together(store, 3)
+
+    assert store.ack_many([receipt(message) for message in leased], now=NOW) == [True] * 3
+    assert [message.body for message in leased] == [b"0", b"1", b"2"]
+    assert store.stats("jobs", now=NOW).total == 0
+
+
 def test_acknowledgements_between_others_are_settled_in_the_order_given(
     store: SQLiteQueueStore,
 ) -> None:

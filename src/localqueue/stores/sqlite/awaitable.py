@@ -13,7 +13,7 @@ from localqueue.clock import Now
 from localqueue.stores.helper_threads import HelperThreads
 from localqueue.stores.pending import Mailbox, Mailboxes, Pending
 from localqueue.stores.protocol import QueueStore
-from localqueue.stores.sqlite.group_commit import Call, Undo, Verb
+from localqueue.stores.sqlite.group_commit import PLAIN, Call, Manner, Undo, Verb
 from localqueue.stores.sqlite.runner import FileRunner, Runner
 from localqueue.stores.sqlite.store import SQLStore
 from localqueue.stores.sqlite.view import View
@@ -58,22 +58,21 @@ class LaterRunner:
         self._helper = helper
         self._mailboxes = mailboxes
 
-    def write(
-        self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None
-    ) -> Pending[R]:
+    def write(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> Pending[R]:
         mailbox = self._mailboxes.current()
         runner = self._runner
         if isinstance(runner, FileRunner):
             led: _Led[R] = _Led(mailbox, runner)
-            led.call = runner.submit_for(led, verb, now, grows=grows, undo=undo)
+            led.call = runner.submit_for(led, verb, now, manner)
             return led
-        pending: Pending[R] = Pending(mailbox, None if undo is None else self._undoing(undo, now))
-        self._helper.submit(lambda: runner.write(verb, now, grows=grows), pending)
+        undo = None if manner.undo is None else self._undoing(manner.undo, now)
+        pending: Pending[R] = Pending(mailbox, undo)
+        self._helper.submit(lambda: runner.write(verb, now, manner), pending)
         return pending
 
-    def read(self, verb: Callable[[View], R]) -> Pending[R]:
+    def read(self, verb: Callable[[View], R], *, lasting: bool = False) -> Pending[R]:
         pending: Pending[R] = Pending(self._mailboxes.current())
-        self._helper.submit(lambda: self._runner.read(verb), pending)
+        self._helper.submit(lambda: self._runner.read(verb, lasting=lasting), pending)
         return pending
 
     def _undoing(self, undo: Undo, now: Now) -> Callable[[Any], None]:
@@ -98,13 +97,6 @@ class _Led(Pending[R]):
 
     def lose(self, answer: R, error: BaseException | None) -> None:
         self._runner.abandon(self.call)
-
-    def _abandon(self) -> None:
-        if self._future.cancelled():
-            # Somebody may be working on it: told now, the end of that work undoes it.
-            self._runner.abandon(self.call)
-        else:
-            super()._abandon()
 
 
 def make_awaitable(store: SQLStore, runner: Runner, wakeups: Wakeups) -> QueueStore:

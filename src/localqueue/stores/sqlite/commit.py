@@ -43,9 +43,9 @@ class Group:
         db.execute("BEGIN IMMEDIATE")
         try:
             self.calls = calls = take()
-            if self._file.disk_full and any(call.grows for call in calls):
+            if self._file.disk_full and any(call.manner.grows for call in calls):
                 roll_back(db)
-                self._each_alone()
+                self._each_alone(None)
                 return
             self._together(calls)
         except Exception as error:
@@ -54,18 +54,19 @@ class Group:
             elif len(calls) == 1:
                 calls[0].error = self._translate(error)
                 return
-            self._each_alone()
+            self._each_alone(error)
         finally:
             roll_back(db)
 
-    def _each_alone(self) -> None:
+    def _each_alone(self, why: Exception | None) -> None:
         for call in self.calls:
             call.error = None
-            if call.grows and self._file.disk_full:
+            if call.manner.grows and self._file.disk_full:
                 call.error = StoreFull(
                     f"{self._file.path}: the disk is full; what was stored is intact, and can be"
                     " taken out"
                 )
+                call.error.__cause__ = why
                 continue
             try:
                 self._file.writer.execute("BEGIN IMMEDIATE")

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from localqueue.clock import Now
 from localqueue.errors import StoreBusy
@@ -23,6 +23,22 @@ R = TypeVar("R")
 Verb = Callable[[Transaction], R]
 Undo = Callable[[Any], Verb[Any] | None]
 LARGEST_GROUP = 256
+
+
+class Manner(NamedTuple):
+    """What the engine has to know of a call besides its verb."""
+
+    grows: bool = False
+    """It needs more of the disk, and is refused while that is full."""
+    fleeting: bool = False
+    """A power cut may undo it: it ends with the boot anyway, as leases do. Nobody waits for the
+    disk then."""
+    undo: Undo | None = None
+    """What has to be done about the answer when its caller was interrupted and never sees it."""
+
+
+PLAIN = Manner()
+GROWS = Manner(grows=True)
 
 
 class Listener(Protocol):
@@ -45,8 +61,8 @@ class Call(Generic[R]):
     """A verb that somebody waits for."""
 
     __slots__ = (
-        "_awake", "answer", "deadline", "error", "finished", "gone", "grows", "leads", "listener",
-        "now", "undo", "verb",
+        "_awake", "answer", "deadline", "error", "finished", "gone", "leads", "listener", "manner",
+        "now", "verb",
     )  # fmt: skip
 
     answer: R
@@ -56,18 +72,13 @@ class Call(Generic[R]):
         verb: Verb[R],
         now: Now,
         deadline: float,
-        *,
-        grows: bool = False,
-        undo: Undo | None = None,
+        manner: Manner = PLAIN,
         listener: Listener | None = None,
     ) -> None:
         self.verb = verb
         self.now = now
         self.deadline = deadline
-        self.grows = grows
-        """Refused while the disk is full."""
-        self.undo = undo
-        """What has to be done about the answer when its caller is gone."""
+        self.manner = manner
         self.listener = listener
         self.error: BaseException | None = None
         self.gone = False

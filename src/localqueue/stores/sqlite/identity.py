@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from localqueue.errors import StoreCorrupt
 
@@ -43,6 +43,18 @@ class Identity:
         seq = int(public[16:], 16)
         position = bisect_right(self._from, seq) - 1 if len(self._from) > 1 else 0
         return seq if public[:16] == self._bits[position] else None
+
+    def seqs(self, publics: Sequence[str]) -> list[int] | None:
+        """The seqs of these public ids; None when one of them is not of this file."""
+        first = self.seq(publics[0])
+        if first is None or len(publics) == 1:
+            return None if first is None else [first]
+        run = range(first, min(first + len(publics), 2**63))
+        # Most follow each other: making the ids anew is faster than reading them.
+        if list(publics) == self.publics(run):
+            return list(run)
+        seqs = [seq for public in publics if (seq := self.seq(public)) is not None]
+        return seqs if len(seqs) == len(publics) else None
 
 
 def new_bits() -> str:

@@ -66,7 +66,7 @@ class OpenFile:
             self.ballast.make()
             undo.pop_all()
 
-    def close(self) -> None:
+    def close(self, *, tidy: bool = True) -> None:
         """Under the lock: the last connection to close makes a checkpoint."""
         held = True
         try:
@@ -77,7 +77,7 @@ class OpenFile:
             for db in (*self.readers, self.writer):
                 db.close()
         finally:
-            tidy = not self.lock.marks()
+            tidy = tidy and not self.lock.marks()
             if held:
                 self.lock.release()
             self.lock.close()

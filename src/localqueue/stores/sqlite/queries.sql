@@ -154,11 +154,17 @@ max(0.0, m.leased_at - m.pos)
 {ack_event} SELECT ?1 + j.key, {acked}
 FROM json_each(?3) AS j CROSS JOIN message AS m WHERE m.id = j.value
 
+-- name: add_ack_events_in_order (hot)
+-- Only of those that are plain and held: by the tokens from ?4 on, in the order of the list.
+{ack_event} SELECT ?1 + j.key, {acked}
+FROM json_each(?5) AS j CROSS JOIN message AS m WHERE m.id = j.value AND m.queue = ?3
+    AND m.state = 3 AND m.token = ?4 + j.key AND {plain_to_ack}
+
 -- name: add_ack_events_of_run (hot)
--- Only of those that are held by their receipts, the first of which is ?6, and are plain.
-{ack_event} SELECT ?1 + m.id - ?3, {acked}
-FROM message AS m WHERE m.id BETWEEN ?3 AND ?4 AND m.queue = ?5 AND m.state = 3
-    AND m.token = ?6 + m.id - ?3 AND {plain_to_ack}
+-- The same for ids from ?5 to ?6.
+{ack_event} SELECT ?1 + m.id - ?5, {acked}
+FROM message AS m WHERE m.id BETWEEN ?5 AND ?6 AND m.queue = ?3 AND m.state = 3
+    AND m.token = ?4 + m.id - ?5 AND {plain_to_ack}
 
 -- name: delete_messages (hot)
 DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))

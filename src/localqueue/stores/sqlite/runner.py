@@ -16,7 +16,14 @@ from localqueue.stores.sqlite import connection, fork
 from localqueue.stores.sqlite.commit import Group, raise_if_damaged, roll_back, run_calls, run_read
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, outcome_unknown
-from localqueue.stores.sqlite.group_commit import Call, GroupCommit, Listener, Undo, Verb
+from localqueue.stores.sqlite.group_commit import (
+    PLAIN,
+    Call,
+    GroupCommit,
+    Listener,
+    Manner,
+    Verb,
+)
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.opened import OpenFile
 from localqueue.stores.sqlite.sql import SQL
@@ -33,15 +40,14 @@ R = TypeVar("R")
 class Runner(Protocol):
     """Runs verbs."""
 
-    def write(self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None) -> R:
-        """Run the verb in a transaction: durable when this returns, undone if it raises.
+    def write(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> R:
+        """Run the verb in a transaction: durable when this returns, undone if it raises."""
 
-        One that ``grows`` the file is refused while the disk is full. ``undo`` gives the verb that
-        takes the answer back if its caller was interrupted and will never see it.
+    def read(self, verb: Callable[[View], R], *, lasting: bool = False) -> R:
+        """Run the verb on a consistent state, without waiting for writers.
+
+        ``lasting`` is for what is remembered elsewhere: a power cut does not undo what it sees.
         """
-
-    def read(self, verb: Callable[[View], R]) -> R:
-        """Run the verb on a consistent state, without waiting for writers."""
 
     def close(self) -> None: ...
 
@@ -80,32 +86,22 @@ class FileRunner:
         self._changed = threading.Condition()
         self._forking = False
 
-    def write(self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None) -> R:
-        deadline = time.monotonic() + self._timeout
-        return self._group.run(Call(verb, now, deadline, grows=grows, undo=undo))
+    def write(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> R:
+        return self._group.run(Call(verb, now, time.monotonic() + self._timeout, manner))
 
-    def submit(
-        self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None
-    ) -> Answer[R]:
+    def submit(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> Answer[R]:
         """The same without waiting: a helper thread does the work."""
         from localqueue.stores.sqlite.answer import Answer
 
         answer: Answer[R] = Answer(self._take_back)
-        answer.call = self.submit_for(answer, verb, now, grows=grows, undo=undo)
+        answer.call = self.submit_for(answer, verb, now, manner)
         return answer
 
     def submit_for(
-        self,
-        listener: Listener,
-        verb: Verb[R],
-        now: Now,
-        *,
-        grows: bool = False,
-        undo: Undo | None = None,
+        self, listener: Listener, verb: Verb[R], now: Now, manner: Manner = PLAIN
     ) -> Call[R]:
         """The same, cheaper than with a future: the listener is told, in the helper thread."""
-        deadline = time.monotonic() + self._timeout
-        call: Call[R] = Call(verb, now, deadline, grows=grows, undo=undo, listener=listener)
+        call: Call[R] = Call(verb, now, time.monotonic() + self._timeout, manner, listener)
         self._group.submit(call)
         return call
 
@@ -133,7 +129,7 @@ class FileRunner:
         finally:
             self._group.let_go()
 
-    def read(self, verb: Callable[[View], R]) -> R:
+    def read(self, verb: Callable[[View], R], *, lasting: bool = False) -> R:
         with self._changed:
             file = self._opened()
             db = file.readers.pop() if file.readers else None
@@ -142,6 +138,8 @@ class FileRunner:
             with self._translated():
                 if db is None:
                     db = connection.connect_to_read(self._path, timeout=self._timeout)
+                if lasting and self._syncs:
+                    self._sync(file)
                 return run_read(db, file.state, verb, str(self._path))
         finally:
             self._give_back(file, db)
@@ -208,9 +206,12 @@ class FileRunner:
         figures["calls"] += len(calls)
         figures["commits"] += 1
         figures["largest_group"] = max(figures["largest_group"], len(calls))
-        # An answer that wrote nothing may still speak of what another process has not synced yet.
-        if self._syncs and (group.wrote or any(call.grows for call in calls)):
-            self._sync(file, calls)
+        if self._syncs and _has_to_last(group):
+            try:
+                self._sync(file)
+            except StoreError as error:
+                for call in calls:
+                    call.error = call.error or error
         for call in calls:
             if call is not own:
                 call.finish()
@@ -221,14 +222,13 @@ class FileRunner:
     def _syncs(self) -> bool:
         return SYNCS_ITSELF and self._durability == "full"
 
-    def _sync(self, file: OpenFile, calls: list[Call[Any]]) -> None:
+    def _sync(self, file: OpenFile) -> None:
         began = time.perf_counter()
         try:
             file.wal.sync()
         except OSError as error:
             file.lock.mark(SYNC_FAILED, True)
-            for call in calls:
-                call.error = call.error or outcome_unknown(str(self._path), error)
+            raise outcome_unknown(str(self._path), error) from error
         self._figures["syncs"] += 1
         self._figures["sync_time"] += time.perf_counter() - began
 
@@ -236,12 +236,12 @@ class FileRunner:
         """Nobody will see the answer."""
         from localqueue.stores.sqlite.answer import Nobody
 
-        if call.undo is None or call.error is not None or self._closed:
+        undo = call.manner.undo
+        if undo is None or call.error is not None or self._closed:
             return
-        verb = call.undo(call.answer)
+        verb = undo(call.answer)
         if verb is not None:
-            deadline = time.monotonic() + self._timeout
-            self._group.submit(Call(verb, call.now, deadline, listener=Nobody()))
+            self.submit_for(Nobody(), verb, call.now)
 
     # --- around a fork --------------------------------------------------------------------------
     def before_fork(self) -> None:
@@ -258,7 +258,8 @@ class FileRunner:
         self._forking = True
         file = self._open
         if file is None or self._changed.wait_for(lambda: not file.reading, self._timeout):
-            self._close_file()
+            # Waiters of this process sleep on at their FIFOs.
+            self._close_file(tidy=False)
         # Last: a writer that had to be waited for tells its waiters.
         self._wakeups.before_fork()
 
@@ -296,11 +297,11 @@ class FileRunner:
             self._inode = self._open.inode
         return self._open
 
-    def _close_file(self) -> None:
+    def _close_file(self, *, tidy: bool = True) -> None:
         file, self._open = self._open, None
         if file is not None:
             if file.pid == os.getpid():
-                file.close()
+                file.close(tidy=tidy)
             else:
                 self._abandoned_files.append(file)
 
@@ -340,6 +341,15 @@ class FileRunner:
         return translated
 
 
+def _has_to_last(group: Group) -> bool:
+    """Whether somebody's answer has to survive a power cut."""
+    for call in group.calls:
+        # What wrote nothing may still speak of a put that another process has not synced yet.
+        if call.manner.grows or (group.wrote and not call.manner.fleeting):
+            return True
+    return False
+
+
 class MemoryRunner:
     """One database in this process's memory, for one thread at a time."""
 
@@ -355,7 +365,7 @@ class MemoryRunner:
         connection.bring_up_to_date(self._db, "memory")
         self._state = FileState(Identity(self._db.execute(SQL.identities).fetchall()))
 
-    def write(self, verb: Verb[R], now: Now, *, grows: bool = False, undo: Undo | None = None) -> R:
+    def write(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> R:
         call: Call[R] = Call(verb, now, 0.0)
         with self._opened() as db:
             try:
@@ -370,7 +380,7 @@ class MemoryRunner:
         self._wakeups.tell(tx.ready, tx.room)
         return call.answer
 
-    def read(self, verb: Callable[[View], R]) -> R:
+    def read(self, verb: Callable[[View], R], *, lasting: bool = False) -> R:
         with self._opened() as db:
             return run_read(db, self._state, verb, "memory")
 

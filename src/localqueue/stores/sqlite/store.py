@@ -32,7 +32,8 @@ from localqueue.stores.settings import QueueSettings
 from localqueue.stores.simple import SimpleVerbs
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.connection import SYNCHRONOUS
-from localqueue.stores.sqlite.group_commit import Verb
+from localqueue.stores.sqlite.group_commit import GROWS, PLAIN
+from localqueue.stores.sqlite.manners import EXTENDS, LEASES, SETTLES_AND_LEASES
 from localqueue.stores.sqlite.runner import FileRunner, Runner
 from localqueue.stores.sqlite.verbs import (
     boot,
@@ -104,11 +105,11 @@ class SQLStore(SimpleVerbs):
 
     # --- messages -----------------------------------------------------------------------------
     def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
-        return self._runner.write(joined.Enqueue(puts), now, grows=True)
+        return self._runner.write(joined.Enqueue(puts), now, GROWS)
 
     def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
-        undo = None if request.remove else release_unseen
-        return self._runner.write(joined.Lease(request), now, undo=undo)
+        manner = PLAIN if request.remove else LEASES
+        return self._runner.write(joined.Lease(request), now, manner)
 
     def ack_many(self, receipts: Sequence[Receipt], *, now: Now) -> list[bool]:
         return self._runner.write(joined.Ack(receipts), now)
@@ -131,7 +132,9 @@ class SQLStore(SimpleVerbs):
     def extend(
         self, receipts: Sequence[Receipt], *, timeout: float, note: str | None = None, now: Now
     ) -> list[LeaseAnswer]:
-        return self._runner.write(lambda tx: settle.extend(tx, receipts, timeout, note), now)
+        return self._runner.write(
+            lambda tx: settle.extend(tx, receipts, timeout, note), now, EXTENDS
+        )
 
     def settle(self, settle_: Settle, *, now: Now) -> Settled:
         return self._runner.write(lambda tx: settle.settle(tx, settle_), now)
@@ -139,9 +142,9 @@ class SQLStore(SimpleVerbs):
     def settle_and_lease(
         self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
     ) -> tuple[list[Settled], Sequence[StoredMessage]]:
-        undo = None if request is None or request.remove else _release_the_second
+        manner = PLAIN if request is None or request.remove else SETTLES_AND_LEASES
         return self._runner.write(
-            lambda tx: settle.settle_and_lease(tx, settles, request), now, undo=undo
+            lambda tx: settle.settle_and_lease(tx, settles, request), now, manner
         )
 
     def cancel(self, queue: str, message_id: str, *, now: Now) -> Cancelled:
@@ -167,7 +170,7 @@ class SQLStore(SimpleVerbs):
         return self._runner.read(lambda view: inspect.next_due(view, queues))
 
     def record_worker_heartbeat(self, queue: str, worker_id: str, *, now: Now) -> None:
-        self._runner.write(lambda tx: queues.see_worker(tx, queue, worker_id), now)
+        self._runner.write(lambda tx: queues.see_worker(tx, queue, worker_id), now, EXTENDS)
 
     # --- dead letters -------------------------------------------------------------------------
     def dead_letters(self, queue: str, *, limit: int | None = None) -> list[StoredMessage]:
@@ -214,7 +217,7 @@ class SQLStore(SimpleVerbs):
         return self._runner.read(lambda view: records.load_record(view, kind, key, read_now(now)))
 
     def change_records(self, changes: Sequence[RecordChange], *, now: Now) -> list[int]:
-        return self._runner.write(lambda tx: records.change_records(tx, changes), now)
+        return self._runner.write(lambda tx: records.change_records(tx, changes), now, GROWS)
 
     def scan_records(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, now: Now
@@ -235,10 +238,12 @@ class SQLStore(SimpleVerbs):
     def journal(
         self, queues: Sequence[str] | None = None, *, after: str | None = None, limit: int = 1000
     ) -> list[JournalEvent]:
-        return self._runner.read(lambda view: journal.journal(view, queues, after, limit))
+        return self._runner.read(
+            lambda view: journal.journal(view, queues, after, limit), lasting=True
+        )
 
     def journal_end(self) -> str:
-        return self._runner.read(journal.journal_end)
+        return self._runner.read(journal.journal_end, lasting=True)
 
     def history(self, queue: str, message_id: str) -> list[JournalEvent]:
         return self._runner.read(lambda view: journal.history(view, queue, message_id))
@@ -287,16 +292,6 @@ class _Questions:
     def is_left(self, what: Literal["ready", "room"], number: int) -> bool:
         question = waiting.anything_ready if what == "ready" else waiting.any_room
         return self._runner.read(lambda view: question(view, number))
-
-
-def release_unseen(leased: Sequence[StoredMessage]) -> Verb[Any] | None:
-    """Leases that their caller will never see go back at once."""
-    receipts = [Receipt(message.queue, message.id, message.token) for message in leased]
-    return (lambda tx: settle.release_many(tx, receipts, 0.0, None)) if receipts else None
-
-
-def _release_the_second(answer: tuple[Any, Sequence[StoredMessage]]) -> Verb[Any] | None:
-    return release_unseen(answer[1])
 
 
 class SQLiteQueueStore(SQLStore):

@@ -39,10 +39,10 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def test_a_full_store_syncs_before_it_answers_and_a_relaxed_one_does_not(
+def test_a_full_store_syncs_puts_and_acks_before_it_answers_and_a_relaxed_one_does_not(
     tmp_path: Path, disk: Disk
 ) -> None:
-    for durability, syncs in (("full", 3), ("relaxed", 0)):
+    for durability, syncs in (("full", 2), ("relaxed", 0)):
         folder = tmp_path / durability
         folder.mkdir()
         with make_store(folder, durability=durability) as store:
@@ -52,6 +52,31 @@ def test_a_full_store_syncs_before_it_answers_and_a_relaxed_one_does_not(
             store.ack_many([Receipt(QUEUE, leased.id, leased.token)], now=1.0)
 
             assert disk.syncs == syncs
+
+
+def test_a_lease_waits_for_the_disk_only_where_it_removes(tmp_path: Path, disk: Disk) -> None:
+    with make_store(tmp_path) as store:
+        put(store)
+        put(store)
+        disk.syncs = 0
+
+        (leased,) = store.lease(LeaseRequest((QUEUE,), 1), now=1.0)
+        store.extend([Receipt(QUEUE, leased.id, leased.token)], timeout=9.0, now=1.0)
+        assert disk.syncs == 0
+
+        store.lease(LeaseRequest((QUEUE,), 1, remove=True), now=1.0)
+        assert disk.syncs == 1
+
+
+def test_what_the_journal_shows_no_power_cut_undoes(tmp_path: Path, disk: Disk) -> None:
+    with make_store(tmp_path) as store:
+        put(store)
+        lease_all(store)
+        disk.syncs = 0
+
+        assert [event.kind for event in store.journal()][-1] == "leased"
+
+        assert disk.syncs == 1
 
 
 def test_a_call_that_finds_nothing_does_not_wait_for_the_disk(tmp_path: Path, disk: Disk) -> None:

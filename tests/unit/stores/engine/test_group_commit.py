@@ -15,7 +15,9 @@ import pytest
 from localqueue.errors import StoreBusy, StoreClosed
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite.manners import LEASES
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.verbs.lease import lease
 from localqueue.stores.sqlite.view import Transaction
 from tests.unit.stores.engine.phrases import (
     QUEUE,
@@ -204,13 +206,10 @@ def test_leases_that_nobody_sees_are_released_and_settlements_stand(
         assert go_on.wait(SOON)
         return leased
 
-    from localqueue.stores.sqlite.store import release_unseen
-    from localqueue.stores.sqlite.verbs.lease import lease
-
     def store_lease(tx: Transaction) -> Any:
         return lease(tx, LeaseRequest((QUEUE,), 1))
 
-    answer = runner_of(store).submit(slowly, 1.0, undo=release_unseen)
+    answer = runner_of(store).submit(slowly, 1.0, LEASES)
     assert runs.wait(SOON)
     if when == "while it runs":
         answer.cancel()

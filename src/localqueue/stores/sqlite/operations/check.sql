@@ -53,7 +53,7 @@ SELECT id, sum(used), sum(counted), sum(there) FROM (
     UNION ALL SELECT body, 1, 0, 0 FROM event WHERE body IS NOT NULL
     UNION ALL SELECT body, 0, n, 0 FROM body_use
     UNION ALL SELECT id, 0, 0, 1 FROM body
-) GROUP BY id HAVING sum(used) <> sum(counted) OR sum(there) <> 1
+) GROUP BY id HAVING sum(used) <> sum(counted) OR sum(there) <> 1 OR sum(used) = 0
 
 -- name: contents
 SELECT m.id, m.queue, m.origin, m.codec, m.checksum, m.headers,

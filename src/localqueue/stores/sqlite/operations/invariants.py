@@ -69,9 +69,15 @@ def _rows(table: str, statement: str, sentence: str) -> Rule:
 
 # --- the file ---------------------------------------------------------------------------------
 def _integrity(db: sqlite3.Connection, _: Bounds) -> Found:
-    for (line,) in db.execute("PRAGMA integrity_check"):
-        if line != "ok":
-            yield CheckProblem("file", "", f"SQLite finds it damaged: {line}")
+    try:
+        for (line,) in db.execute("PRAGMA integrity_check"):
+            if line != "ok":
+                yield CheckProblem("file", "", f"SQLite finds it damaged: {line}")
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        # Some damage it only trips over.
+        yield CheckProblem("file", "", f"SQLite finds it damaged: {error}")
 
 
 def _header(db: sqlite3.Connection, _: Bounds) -> Found:

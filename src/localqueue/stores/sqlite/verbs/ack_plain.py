@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from localqueue.message import Receipt
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT
+from localqueue.stores.sqlite.verbs.lease_plain import is_run
 from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+LARGEST_TOKEN = 2**62
+"""Far more than there will be, and what SQLite can still add to."""
 
 
 def ack_plain(tx: Transaction, receipts: Sequence[Receipt]) -> bool:
@@ -18,51 +22,49 @@ def ack_plain(tx: Transaction, receipts: Sequence[Receipt]) -> bool:
     """
     if not receipts:
         return True
-    queue = tx.queue(receipts[0].queue)
     names, ids, tokens = zip(*receipts, strict=True)
-    if queue is None or names.count(queue.name) != len(names) or None in tokens:
+    queue = tx.queue(names[0])
+    numbers = tx.file.identity.seqs(ids)
+    if queue is None or numbers is None or None in tokens or names.count(names[0]) != len(names):
         return False
     tx.write_messages()
-    first = tx.file.identity.seq(ids[0])
-    if first is None:
-        return False
-    run = range(first, first + len(ids))
-    if tokens == (*range(tokens[0], tokens[0] + len(tokens)),) and _are_those(tx, ids, run):
-        return _ack_run(tx, queue, run, tokens[0])
-    return _ack_list(tx, queue, ids, tokens)
+    token = tokens[0]
+    if 0 < token < LARGEST_TOKEN and tokens == tuple(range(token, token + len(tokens))):
+        return _ack_in_order(tx, queue, numbers, token)
+    return _ack_in_any_order(tx, queue, numbers, tokens)
 
 
-def _are_those(tx: Transaction, ids: tuple[str, ...], run: range) -> bool:
-    return len(ids) == 1 or list(ids) == tx.file.identity.publics(run)
+def _ack_in_order(tx: Transaction, queue: QueueRow, numbers: Sequence[int], token: int) -> bool:
+    """Messages in the order they were leased in; the first has this token.
+
+    Events are written for those that are held. If that is not all of them, they are taken back.
+    """
+    seq, n = tx.seq + 1, len(numbers)
+    held = (seq, tx.now, queue.id, token)
+    if is_run(numbers):
+        which: tuple[int | str, ...] = (numbers[0], numbers[-1])
+        add_events, delete = SQL.add_ack_events_of_run, SQL.delete_run
+    else:
+        which = (json.dumps(numbers),)
+        add_events, delete = SQL.add_ack_events_in_order, SQL.delete_messages
+    written: int = tx.db.execute(add_events, (*held, *which)).rowcount
+    if written == n:
+        tx.reserve(n, queue.id, INFLIGHT, None)
+        tx.db.execute(delete, which)
+    elif written:
+        tx.db.execute(SQL.take_back_events, (seq,))
+    return written == n
 
 
-def _ack_run(tx: Transaction, queue: QueueRow, run: range, token: int) -> bool:
-    """Messages that were leased one after the other, as they were put: their events tell whether
-    they were held, because only those of held ones are written."""
-    first, last, n = run[0], run[-1], len(run)
-    seq = tx.seq + 1
-    arguments = (seq, tx.now, first, last, queue.id, token)
-    written = tx.db.execute(SQL.add_ack_events_of_run, arguments).rowcount
-    if written != n:
-        if written:
-            tx.db.execute(SQL.take_back_events, (seq,))
-        return False
-    tx.reserve(n, queue.id, INFLIGHT, None)
-    tx.db.execute(SQL.delete_run, (first, last))
-    return True
-
-
-def _ack_list(
-    tx: Transaction, queue: QueueRow, ids: tuple[str, ...], tokens: tuple[int, ...]
+def _ack_in_any_order(
+    tx: Transaction, queue: QueueRow, numbers: Sequence[int], tokens: Sequence[int]
 ) -> bool:
-    numbers = [tx.file.identity.seq(id_) for id_ in ids]
-    if None in numbers or len(set(numbers)) != len(numbers):
-        return False
-    listed = json.dumps(numbers)
-    rows = tx.db.execute(SQL.held_messages, (listed,)).fetchall()
-    if rows != [(queue.id, INFLIGHT, token, 1) for token in tokens]:
-        return False
-    seq = tx.reserve(len(rows), queue.id, INFLIGHT, None)
-    tx.db.execute(SQL.add_ack_events, (seq, tx.now, listed))
-    tx.db.execute(SQL.delete_messages, (listed,))
-    return True
+    ids = json.dumps(numbers)
+    rows = tx.db.execute(SQL.held_messages, (ids,)).fetchall()
+    held = rows == [(queue.id, INFLIGHT, token, 1) for token in tokens]
+    if held and len(set(numbers)) == len(numbers):
+        seq = tx.reserve(len(rows), queue.id, INFLIGHT, None)
+        tx.db.execute(SQL.add_ack_events, (seq, tx.now, ids))
+        tx.db.execute(SQL.delete_messages, (ids,))
+        return True
+    return False

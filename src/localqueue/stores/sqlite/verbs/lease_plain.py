@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from localqueue.stores.leased import LeasedTogether
-from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.protocol import LeaseRequest, StoredMessage
 from localqueue.stores.sqlite.rows import plain_seals
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT, READY
@@ -15,17 +15,16 @@ from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 def lease_plain(
     tx: Transaction, queue: QueueRow, request: LeaseRequest, limit: int, most_bytes: int
-) -> LeasedTogether | None:
+) -> Sequence[StoredMessage] | None:
     """The next messages, leased.
 
     None, and nothing done, when one of them is not plain or not sound, or all are too large.
     """
     tx.write_messages()
     rows = tx.db.execute(SQL.plain_messages, (queue.id, limit)).fetchall()
-    if rows:
-        numbers, ranks, positions, created_at, checksums, bodies, plain = zip(*rows, strict=True)
-    else:
-        numbers = ranks = positions = created_at = checksums = bodies = plain = ()
+    if not rows:
+        return []
+    numbers, ranks, positions, created_at, checksums, bodies, plain = zip(*rows, strict=True)
     if (
         not all(plain)
         or not _are_sound(queue.id, numbers, checksums, bodies)
@@ -33,7 +32,7 @@ def lease_plain(
     ):
         return None
     until = tx.now + request.timeout
-    token = lease_numbers(tx, queue, numbers, until, request) if rows else 0
+    token = lease_numbers(tx, queue, numbers, until, request)
     return LeasedTogether(
         queue.name, request.worker, tx.now, until, token, tx.file.identity.publics(numbers), bodies,
         ranks, created_at, positions,
@@ -43,7 +42,7 @@ def lease_plain(
 def lease_numbers(
     tx: Transaction,
     queue: QueueRow,
-    numbers: tuple[int, ...],
+    numbers: Sequence[int],
     until: float,
     request: LeaseRequest,
 ) -> int:
@@ -51,9 +50,9 @@ def lease_numbers(
     worker, liveness, now = request.worker, request.liveness, tx.now
     token = tx.reserve(len(numbers), queue.id, READY, INFLIGHT, worker)
     if is_run(numbers):
-        run = (numbers[0], numbers[-1])
-        tx.db.execute(SQL.add_lease_events_of_run, (token, now, worker, *run))
-        tx.db.execute(SQL.lease_run, (token, until, worker, liveness, now, *run))
+        first, last = numbers[0], numbers[-1]
+        tx.db.execute(SQL.add_lease_events_of_run, (token, now, worker, first, last))
+        tx.db.execute(SQL.lease_run, (token, until, worker, liveness, now, first, last))
     else:
         ids = json.dumps(numbers)
         tx.db.execute(SQL.add_lease_events, (token, now, worker, ids))
@@ -63,15 +62,17 @@ def lease_numbers(
 
 def is_run(numbers: Sequence[int]) -> bool:
     """Whether each is the one before it plus one."""
-    first = numbers[0]
-    return list(numbers) == list(range(first, first + len(numbers)))
+    first, n = numbers[0], len(numbers)
+    return n == 1 or (
+        numbers[-1] == first + n - 1 and list(numbers) == list(range(first, first + n))
+    )
 
 
 def _are_sound(
     queue: int,
-    numbers: tuple[int, ...],
-    checksums: tuple[int, ...],
-    bodies: tuple[bytes, ...],
+    numbers: Sequence[int],
+    checksums: Sequence[int],
+    bodies: Sequence[bytes],
 ) -> bool:
     """Whether the values are what was put."""
     try:

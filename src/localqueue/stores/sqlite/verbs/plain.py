@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from localqueue.codec import checksum
 from localqueue.stores.protocol import Enqueued, Fate, Put, StoredMessage
 from localqueue.stores.sqlite.rows import seal
@@ -9,6 +11,10 @@ from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DELAYED, PUBLIC_STATE, READY
 from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE
 from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+# Named tuples are made by a function of Python's own; a put feels each of those.
+_message = partial(tuple.__new__, StoredMessage)
+_enqueued = partial(tuple.__new__, Enqueued)
 
 
 def is_plain(queue: QueueRow, put: Put, bounded: bool) -> bool:
@@ -45,11 +51,11 @@ def insert_plain(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:
         tx.db.execute(SQL.add_alike_message, (*shared, seq, sealed, body))
     tx.db.execute(SQL.add_plain_event, (seq, now, number, state))
     tx.ready.add(number)
-    message = StoredMessage._make(
+    message = _message(
         (
             tx.file.identity.public(seq), queue.name, body, put.codec, headers, PUBLIC_STATE[state],
             0, now, due, None, None, None, None, [], None, priority, None, expires_at, 0, 0, 0,
             False,
         )
     )  # fmt: skip
-    return Enqueued(message, Fate.STORED, queue.version)
+    return _enqueued((message, Fate.STORED, queue.version, 0.0, ()))

@@ -47,7 +47,7 @@ def enqueue_many(
     if len(puts) > 1 or len(first.body) > LARGEST_INLINE:
         # A small one alone is no batch.
         check_batch(puts)
-    queue = use_queue(tx, first.queue)
+    queue = tx.queue(first.queue) or use_queue(tx, first.queue)
     sweep_sometimes(tx, queue)
     if len(puts) == 1 and is_plain(queue, first, bounded):
         return [insert_plain(tx, queue, first)]

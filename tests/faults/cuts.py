@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,10 +41,12 @@ class Recording(NamedTuple):
                 yield place, mark[1]
 
     def answered(self) -> list[tuple[int, int]]:
-        """For each answer its place, and the newest event that it speaks of."""
+        """For each answer that has to last its place, and the newest event that it speaks of.
+
+        A lease does not: the boot after a power cut ends it anyway.
+        """
         ended = {event.prev: event.seq for event in self.contents.events}
         answers = [(place, max(number_of(id) for id, _ in put)) for place, put in self.marks("put")]
-        answers += [(place, max(tokens)) for place, tokens in self.marks("get")]
         answers += [
             (place, max(ended[token] for token in tokens))
             for place, tokens in self.marks("settled")
@@ -69,9 +71,18 @@ def record(folder: Path, work: str, arguments: Sequence[Sequence[Any]]) -> Recor
 
 
 def cut(
-    recording: Recording, times: int, *, answers_stand: bool, seed: int = 1, since: int = 0
+    recording: Recording,
+    times: int,
+    *,
+    answers_stand: bool,
+    seed: int = 1,
+    since: int = 0,
+    look: Callable[[Path, int], None] | None = None,
 ) -> None:
-    """Cut the power at random moments, often right after an answer, and look what is there."""
+    """Cut the power at random moments, often right after an answer, and look what is there.
+
+    ``look`` is given the file of each cut, when it was found sound, and the moment.
+    """
     chance = random.Random(seed)
     answered = recording.answered()
     answers = [place for place, _ in answered if place >= since]
@@ -88,6 +99,8 @@ def cut(
         try:
             write_files(folder, disk.after_cut())
             _check(recording, folder / NAME, owed if answers_stand else 0, values)
+            if look is not None:
+                look(folder / NAME, moment)
         finally:
             shutil.rmtree(folder)
 

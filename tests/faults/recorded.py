@@ -46,7 +46,7 @@ class Work:
             messages = self.queue.get_messages(self._chance.choice((1, 1, 5)), block=False)
         except Empty:
             return
-        self._mark("get", [message.token for message in messages])
+        self._mark("get", [(message.id, message.token) for message in messages])
         receipts = [message.token for message in messages]
         dice = self._chance.random()
         if dice < 0.7:

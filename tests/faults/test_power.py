@@ -8,9 +8,13 @@ process, and for several with several threads each.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.testing import ManualClock
 from tests.faults.cuts import Lost, NoPrefix, Recording, cut, record
 from tests.faults.soundness import Unsound
 
@@ -43,6 +47,28 @@ def test_what_was_answered_with_full_durability_survives_a_power_cut(
     cut(recording, times, answers_stand=True)
 
     assert len(recording.contents.events) > STEPS
+
+
+@TIMES
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+def test_no_receipt_of_before_the_cut_holds_after_it(
+    folder: Path, times: int, durability: str
+) -> None:
+    """Whoever has one may be on another host, and knows nothing of the cut."""
+    recording = work(folder, durability=durability)
+
+    def look(path: Path, moment: int) -> None:
+        given = {
+            pair for place, pairs in recording.marks("get") for pair in pairs if place <= moment
+        }
+        with SQLiteQueueStore(path) as store:
+            queue: PersistentQueue[Any] = PersistentQueue(
+                "jobs", store=store, clock=ManualClock(boot="after the cut")
+            )
+            taken = queue.get_messages(1000, block=False) if queue.qsize() else []
+            assert given & {(message.id, message.token) for message in taken} == set()
+
+    cut(recording, times, answers_stand=False, look=look)
 
 
 @TIMES

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from localqueue.queue import PersistentQueue
-from localqueue.stores.memory import MemoryQueueStore
-from localqueue.stores.minimal import MinimalStore
-from localqueue.stores.protocol import QueueStore
-from localqueue.stores.sqlite.store import SQLiteQueueStore
-from tests.contract.test_minimal_store import DictStore
-from tests.unit.aio.phrases import Aio, GatedClock, NewQueue, Queue
+from tests.unit.aio.phrases import (
+    Aio,
+    GatedClock,
+    NewQueue,
+    Queue,
+    WatchedMemoryStore,
+    WatchedMinimalStore,
+    WatchedSQLiteStore,
+    WatchedStore,
+)
 
 
 @pytest.fixture
@@ -28,19 +32,19 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["memory", "sqlite", "minimal"])
-def store(request: pytest.FixtureRequest, path: Path) -> Iterator[QueueStore]:
+def store(request: pytest.FixtureRequest, path: Path) -> Iterator[WatchedStore]:
     """For what every store can."""
     yield from _opened(request.param, path)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def whole_store(request: pytest.FixtureRequest, path: Path) -> Iterator[QueueStore]:
+def whole_store(request: pytest.FixtureRequest, path: Path) -> Iterator[WatchedStore]:
     """For what the simple verbs do not reach."""
     yield from _opened(request.param, path)
 
 
 @pytest.fixture
-def new_queue(store: QueueStore, clock: GatedClock) -> NewQueue:
+def new_queue(store: WatchedStore, clock: GatedClock) -> NewQueue:
     """Makes queues on the store and the clock of the test."""
 
     def make(name: str = "jobs", **options: Any) -> Queue:
@@ -56,7 +60,7 @@ def queue(new_queue: NewQueue) -> Aio:
 
 
 @pytest.fixture
-def whole_queue(whole_store: QueueStore, clock: GatedClock) -> Aio:
+def whole_queue(whole_store: WatchedStore, clock: GatedClock) -> Aio:
     whole: Queue = PersistentQueue("jobs", store=whole_store, clock=clock)
     return whole.aio
 
@@ -67,13 +71,13 @@ def only_signals_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localqueue.calls.patience.LOOK_AGAIN", 3600.0)
 
 
-def _opened(kind: str, path: Path) -> Iterator[QueueStore]:
-    store: QueueStore
+def _opened(kind: str, path: Path) -> Iterator[WatchedStore]:
+    store: WatchedStore
     if kind == "sqlite":
-        store = SQLiteQueueStore(path, durability="relaxed")
+        store = WatchedSQLiteStore(path)
     elif kind == "memory":
-        store = MemoryQueueStore()
+        store = WatchedMemoryStore()
     else:
-        store = MinimalStore(DictStore())
+        store = WatchedMinimalStore()
     yield store
     store.close()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from localqueue.aio import AwaitableQueue
 from localqueue.queue import PersistentQueue
+from localqueue.stores.memory import MemoryQueueStore
+from localqueue.stores.minimal import MinimalStore
+from localqueue.stores.protocol import Waiter
+from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.testing import ManualClock
+from tests.contract.test_minimal_store import DictStore
 
 PATIENCE = 20.0
 """How long a test waits for what must happen; only a failing one waits that long."""
@@ -66,6 +72,62 @@ class GatedClock(ManualClock):
             self._reached.set()
             assert self._opened.wait(PATIENCE), "nobody opened the gate"
         return super().steady()
+
+
+class Sleepers:
+    """Counts those who found nothing and are about to wait."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def add(self) -> None:
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def wait_for(self, count: int) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count >= count, PATIENCE)
+
+
+class WatchedMemoryStore(MemoryQueueStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleepers = Sleepers()
+
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
+        self.sleepers.add()
+        return super().watch(queues, what)
+
+
+class WatchedSQLiteStore(SQLiteQueueStore):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, durability="relaxed")
+        self.sleepers = Sleepers()
+
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
+        self.sleepers.add()
+        return super().watch(queues, what)
+
+
+class WatchedMinimalStore(MinimalStore):
+    def __init__(self) -> None:
+        super().__init__(DictStore())
+        self.sleepers = Sleepers()
+
+    def watch(self, queues: Iterable[str], what: Literal["ready", "room"]) -> Waiter:
+        self.sleepers.add()
+        return super().watch(queues, what)
+
+
+WatchedStore = WatchedMemoryStore | WatchedSQLiteStore | WatchedMinimalStore
+
+
+async def asleep(store: WatchedStore, *tasks: asyncio.Task[Any]) -> None:
+    """Until each of these tasks has found nothing, and waits or is about to."""
+    assert await asyncio.to_thread(store.sleepers.wait_for, len(tasks)), "not all of them wait"
+    assert not any(task.done() for task in tasks)
 
 
 async def settled() -> None:

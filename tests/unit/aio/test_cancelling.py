@@ -20,6 +20,8 @@ from tests.unit.aio.phrases import (
     Aio,
     GatedClock,
     NewQueue,
+    WatchedStore,
+    asleep,
     eventually,
     has,
     in_a_loop,
@@ -117,11 +119,10 @@ async def test_what_a_get_leased_for_nobody_is_released_at_once(
 
 @in_a_loop
 async def test_a_get_that_waits_and_is_cancelled_leaves_the_message_to_another(
-    queue: Aio,
+    queue: Aio, store: WatchedStore
 ) -> None:
-    await queue.empty()
     first, second = (asyncio.create_task(queue.get()) for _ in range(2))
-    await asyncio.sleep(0.05)
+    await asleep(store, first, second)
 
     put = asyncio.create_task(queue.put("a"))
     await cancelled(first)

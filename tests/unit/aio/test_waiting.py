@@ -17,23 +17,26 @@ import pytest
 from localqueue.clock import SYSTEM_CLOCK
 from localqueue.errors import StoreClosed
 from localqueue.queue import PersistentQueue
-from localqueue.stores.sqlite.store import SQLiteQueueStore
-from tests.unit.aio.phrases import Aio, GatedClock, NewQueue, eventually, has, in_a_loop, settled
+from tests.unit.aio.phrases import (
+    Aio,
+    GatedClock,
+    NewQueue,
+    WatchedSQLiteStore,
+    WatchedStore,
+    asleep,
+    eventually,
+    has,
+    in_a_loop,
+    settled,
+)
 
 pytestmark = pytest.mark.usefixtures("only_signals_wake")
 
 
-async def waiting(call: asyncio.Task[object]) -> None:
-    """Until the task has found nothing, and sleeps or is about to."""
-    await settled()
-    await asyncio.sleep(0.05)
-    assert not call.done()
-
-
 @in_a_loop
-async def test_a_put_of_another_task_wakes_a_get(queue: Aio) -> None:
+async def test_a_put_of_another_task_wakes_a_get(queue: Aio, store: WatchedStore) -> None:
     get = asyncio.create_task(queue.get())
-    await waiting(get)
+    await asleep(store, get)
 
     await queue.put("a")
 
@@ -41,9 +44,9 @@ async def test_a_put_of_another_task_wakes_a_get(queue: Aio) -> None:
 
 
 @in_a_loop
-async def test_a_put_of_a_thread_wakes_a_get(queue: Aio) -> None:
+async def test_a_put_of_a_thread_wakes_a_get(queue: Aio, store: WatchedStore) -> None:
     get = asyncio.create_task(queue.get())
-    await waiting(get)
+    await asleep(store, get)
 
     await asyncio.to_thread(queue.queue.put, "a")
 
@@ -51,9 +54,9 @@ async def test_a_put_of_a_thread_wakes_a_get(queue: Aio) -> None:
 
 
 @in_a_loop
-async def test_a_put_of_a_task_wakes_a_thread(queue: Aio) -> None:
+async def test_a_put_of_a_task_wakes_a_thread(queue: Aio, store: WatchedStore) -> None:
     get = asyncio.create_task(asyncio.to_thread(queue.queue.get))
-    await waiting(get)
+    await asleep(store, get)
 
     await queue.put("a")
 
@@ -62,9 +65,10 @@ async def test_a_put_of_a_task_wakes_a_thread(queue: Aio) -> None:
 
 @in_a_loop
 async def test_a_put_of_another_process_wakes_a_get(path: Path) -> None:
-    async with PersistentQueue[str]("jobs", store_path=path).aio as queue:
+    store = WatchedSQLiteStore(path)
+    async with PersistentQueue[str]("jobs", store=store).aio as queue:
         get = asyncio.create_task(queue.get())
-        await waiting(get)
+        await asleep(store, get)
 
         program = "import sys; from localqueue import PersistentQueue as Q; "
         program += "Q('jobs', store_path=sys.argv[1]).put('from afar')"
@@ -72,12 +76,13 @@ async def test_a_put_of_another_process_wakes_a_get(path: Path) -> None:
         await asyncio.to_thread(subprocess.run, command, check=True, timeout=60)
 
         assert await get == "from afar"
+    store.close()
 
 
 @in_a_loop
-async def test_each_message_wakes_one_of_those_who_wait(queue: Aio) -> None:
+async def test_each_message_wakes_one_of_those_who_wait(queue: Aio, store: WatchedStore) -> None:
     gets = [asyncio.create_task(queue.get()) for _ in range(8)]
-    await waiting(gets[-1])
+    await asleep(store, *gets)
 
     await queue.put_many(range(3))
     for number in range(3, 8):
@@ -87,9 +92,11 @@ async def test_each_message_wakes_one_of_those_who_wait(queue: Aio) -> None:
 
 
 @in_a_loop
-async def test_a_batch_takes_what_is_there_and_does_not_wait_for_more(queue: Aio) -> None:
+async def test_a_batch_takes_what_is_there_and_does_not_wait_for_more(
+    queue: Aio, store: WatchedStore
+) -> None:
     get = asyncio.create_task(queue.get_messages(10))
-    await waiting(get)
+    await asleep(store, get)
 
     await queue.put("only")
 
@@ -118,11 +125,13 @@ async def test_it_waits_as_long_as_it_may_and_then_raises_empty(queue: Aio) -> N
 
 
 @in_a_loop
-async def test_a_get_makes_room_for_those_who_wait_to_put(new_queue: NewQueue) -> None:
+async def test_a_get_makes_room_for_those_who_wait_to_put(
+    new_queue: NewQueue, store: WatchedStore
+) -> None:
     queue = new_queue(maxsize=1).aio
     await queue.put(0)
     puts = [asyncio.create_task(queue.put(number)) for number in (1, 2, 3)]
-    await waiting(puts[0])
+    await asleep(store, *puts)
 
     got = [await queue.get() for _ in range(4)]
 
@@ -132,10 +141,10 @@ async def test_a_get_makes_room_for_those_who_wait_to_put(new_queue: NewQueue) -
 
 @in_a_loop
 async def test_closing_the_store_ends_the_wait(path: Path) -> None:
-    store = SQLiteQueueStore(path)
+    store = WatchedSQLiteStore(path)
     queue = PersistentQueue[str]("jobs", store=store).aio
     get = asyncio.create_task(queue.get())
-    await waiting(get)
+    await asleep(store, get)
 
     await asyncio.to_thread(store.close)
 
@@ -144,12 +153,12 @@ async def test_closing_the_store_ends_the_wait(path: Path) -> None:
 
 
 @in_a_loop
-async def test_those_who_wait_have_no_threads(whole_queue: Aio) -> None:
+async def test_those_who_wait_have_no_threads(whole_queue: Aio, whole_store: WatchedStore) -> None:
     await whole_queue.empty()
     before = threading.active_count()
 
     gets = [asyncio.create_task(whole_queue.get(timeout=30)) for _ in range(200)]
-    await waiting(gets[-1])
+    await asleep(whole_store, *gets)
     threads = threading.active_count() - before
     await whole_queue.put_many(range(200))
 
@@ -193,10 +202,11 @@ def called_by_this_thread() -> Iterator[set[str]]:
 
 @in_a_loop
 async def test_the_loop_runs_no_sql_no_lock_of_a_file_and_no_sync(path: Path) -> None:
-    queue = PersistentQueue[object]("jobs", store_path=path, maxsize=3).aio
+    store = WatchedSQLiteStore(path)
+    queue = PersistentQueue[object]("jobs", store=store, maxsize=3).aio
     with called_by_this_thread() as called:
         get = asyncio.create_task(queue.get())
-        await waiting(get)
+        await asleep(store, get)
         await queue.put("a")
         await get
         await queue.task_done()
@@ -211,6 +221,7 @@ async def test_the_loop_runs_no_sql_no_lock_of_a_file_and_no_sync(path: Path) ->
         await queue.purge()
         await queue.put_stream(range(1))
         await queue.close()
+        await asyncio.to_thread(store.close)
 
     assert called & BLOCKING == set()
 

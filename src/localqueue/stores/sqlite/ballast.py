@@ -31,12 +31,12 @@ class Ballast:
             return False
         return self._allocate()
 
-    def make_sometimes(self) -> bool:
-        """The same, but a full disk is not looked at with every call."""
+    def is_time_to_look(self) -> bool:
+        """A full disk is not looked at with every call."""
         if time.monotonic() < self._next_look:
             return False
         self._next_look = time.monotonic() + LOOK_AGAIN
-        return self.make()
+        return True
 
     def give_up(self) -> None:
         self._path.unlink(missing_ok=True)

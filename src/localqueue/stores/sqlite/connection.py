@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import time
@@ -44,9 +45,11 @@ _SENTENCES: dict[type[StoreError], str] = {
     StoreBusy: "another process held it for longer than the timeout",
     StoreFull: "the disk is full; what was stored is intact",
     StoreCorrupt: "it is damaged or not a SQLite database; nothing was changed",
-    StoreReadOnly: "it cannot be opened for writing here",
+    StoreReadOnly: "it cannot be made or opened for writing here",
 }
 
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite and its driver raise; the second when the text of a damaged file is no text."""
@@ -55,7 +58,7 @@ DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 def translate(error: Exception, where: str) -> StoreError:
     """The driver's error as one of ours; the driver's own stays its cause."""
     if isinstance(error, OSError):
-        return StoreError(f"{where}: the system refused it ({error})")
+        return _refused(error, where, StoreError)
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt(f"{where}: {_SENTENCES[StoreCorrupt]} ({error})")
     kind = _BY_CODE.get(_code(error), StoreError)
@@ -80,6 +83,8 @@ def check_sqlite() -> None:
 
 def is_full(error: Exception) -> bool:
     """Whether the disk has no room left."""
+    if isinstance(error, OSError):
+        return error.errno in _NO_ROOM
     return _code(error) == sqlite3.SQLITE_FULL
 
 
@@ -98,7 +103,13 @@ def os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreReadOnly(f"{path}: it cannot be made or opened here ({error})") from error
+        raise _refused(error, str(path), StoreReadOnly) from error
+
+
+def _refused(error: OSError, where: str, kind: type[StoreError]) -> StoreError:
+    if error.errno in _NO_ROOM:
+        return StoreFull(f"{where}: {_SENTENCES[StoreFull]} ({error})")
+    return kind(f"{where}: {_SENTENCES.get(kind, 'the system refused it')} ({error})")
 
 
 def prepare_file(path: Path, *, network: bool = False) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import time
 
 from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, open_files
-from localqueue.stores.sqlite.ballast import Ballast
+from localqueue.stores.sqlite.ballast import SIZE, Ballast
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.durability import Wal, sync_folder
 from localqueue.stores.sqlite.identity import Identity
@@ -85,6 +85,15 @@ class OpenFile:
             open_files.give_back(self.inode)
             self._companions.leave(self._user, tidy=tidy)
 
+    def leave_to_parent(self) -> None:
+        """In a child of a fork that did not wait: give up what would keep the parent's lock.
+
+        The connections stay as they are. Closing them here would touch the parent's file.
+        """
+        self.lock.close()
+        self.wal.close()
+        self._companions.leave(self._user, tidy=False)
+
     # --- under the lock -----------------------------------------------------------------------
     def mind_marks(self) -> None:
         """Do what an earlier holder of the lock, in any process, left to be done."""
@@ -95,15 +104,15 @@ class OpenFile:
         if marks[SYNC_FAILED]:
             self._repair()
         self.disk_full = bool(marks[DISK_FULL])
-        if self.disk_full and self.ballast.make_sometimes():
+        if self.disk_full and self.ballast.is_time_to_look() and self._has_room():
             self.lock.mark(DISK_FULL, False)
             self.disk_full = False
 
     def give_up_ballast(self) -> None:
         """The disk is full: from now on only what does not need more of it."""
+        self.ballast.give_up()
         self.lock.mark(DISK_FULL, True)
         self.disk_full = True
-        self.ballast.give_up()
 
     def committed(self) -> None:
         """SQLite makes checkpoints by itself; where readers never pause it does not come to it."""
@@ -114,6 +123,14 @@ class OpenFile:
                 self.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
             finally:
                 self.writer.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+
+    def _has_room(self) -> bool:
+        """On the disk, or in the database itself: it keeps the pages of what was removed."""
+        if self.ballast.make():
+            return True
+        (pages,) = self.writer.execute("PRAGMA freelist_count").fetchone()
+        (size,) = self.writer.execute("PRAGMA page_size").fetchone()
+        return bool(pages * size >= SIZE)
 
     def _repair(self) -> None:
         """After a failed sync the -wal cannot be trusted: everything goes into the database.

@@ -206,12 +206,14 @@ class FileRunner:
         figures["calls"] += len(calls)
         figures["commits"] += 1
         figures["largest_group"] = max(figures["largest_group"], len(calls))
-        if self._syncs and _has_to_last(group):
-            try:
+        try:
+            # Once more: it may have gone while they waited for the lock, with what they put.
+            connection.check_same_file(self._path, file.inode)
+            if self._syncs and _has_to_last(group):
                 self._sync(file)
-            except StoreError as error:
-                for call in calls:
-                    call.error = call.error or error
+        except StoreError as error:
+            for call in calls:
+                call.error = call.error or error
         for call in calls:
             if call is not own:
                 call.finish()
@@ -265,6 +267,8 @@ class FileRunner:
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
+            if self._open is not None:
+                self._open.leave_to_parent()
             # Threads that did not come along may have held them.
             self._make_locks()
             self._wakeups.after_fork(in_child=True)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from localqueue.checks import check_key, check_seconds
 from localqueue.clock import Clock, Now, read_now
-from localqueue.errors import ConfigurationError, InvalidArgument, StoreBusy, WrongType
+from localqueue.errors import (
+    ConfigurationError,
+    InvalidArgument,
+    StoreBusy,
+    StoreCorrupt,
+    WrongType,
+)
 from localqueue.message import QueueStats, Receipt
 from localqueue.stores.protocol import (
     LONGEST_READER_AGE,
@@ -365,11 +372,13 @@ class SQLiteQueueStore(SQLStore):
         """Look for anything that is wrong in the file: damage, and rows that contradict each other.
 
         It only reads, one state of the file, beside those who write. ``on_progress`` is told how
-        many rules are checked, of how many.
+        many rules are checked, of how many. StoreCorrupt when nothing at all can be read.
         """
         from localqueue.stores.sqlite.operations.check import check
 
-        self.queues()
+        # Opened as by any other call; what it trips over is for the report.
+        with contextlib.suppress(StoreCorrupt):
+            self.queues()
         return check(self.path, timeout=self.timeout, on_progress=on_progress)
 
     def salvage(self, path: str | Path, *, overwrite: bool = False) -> SalvageReport:

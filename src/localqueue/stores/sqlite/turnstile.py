@@ -24,6 +24,7 @@ except ImportError:  # Windows: SQLite's own lock has to do.
 SLICE = 0.002
 SYNC_FAILED, DISK_FULL = range(2)
 """What the holder of the lock has to know: bytes of the lock file."""
+_NO_MARKS = b"\0\0"
 
 
 class Lock(Protocol):
@@ -55,6 +56,9 @@ class Turnstile:
         except BaseException:
             os.close(self._lock)
             raise
+        if os.fstat(self._lock).st_size < len(_NO_MARKS):
+            # Now: on a full disk there is no room for a mark. Whoever is faster writes the same.
+            os.pwrite(self._lock, _NO_MARKS, 0)
         self._own_until = 0.0
         self._queueing: _Queueing | None = None
         self.waits = 0
@@ -71,8 +75,8 @@ class Turnstile:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def marks(self) -> bytes:
-        found = os.pread(self._lock, 2, 0)
-        return found.ljust(2, b"\0") if any(found) else b""
+        found = os.pread(self._lock, len(_NO_MARKS), 0)
+        return b"" if found == _NO_MARKS else found
 
     def mark(self, which: int, on: bool) -> None:
         os.pwrite(self._lock, b"\1" if on else b"\0", which)

@@ -223,6 +223,11 @@ class Transaction(View):
             self._recount = True
         return seq
 
+    def leap(self, n: int) -> None:
+        """Leave out so many seqs: they may have been given out already."""
+        self.seq += n
+        self._recount = True
+
     def reserve(
         self,
         n: int,

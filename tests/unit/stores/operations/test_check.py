@@ -239,7 +239,7 @@ def test_a_new_file_is_sound(tmp_path: Path) -> None:
         assert store.check().ok
 
 
-@pytest.mark.parametrize("seed", [31, 32, 33])
+@pytest.mark.parametrize("seed", [31, 32])
 def test_nothing_is_found_after_random_operations(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "queue.sqlite3"
 
@@ -249,7 +249,7 @@ def test_nothing_is_found_after_random_operations(seed: int, tmp_path: Path) -> 
 
     pair = SideBySide(SQLiteQueueStore(path, durability="relaxed"), reopen=reopen)
     operations = RandomOperations(seed, pair.model, pair.now)
-    for number in range(1_500):
+    for number in range(1_000):
         pair.run(operations.next())
         if number % 250 == 249:
             with SQLiteQueueStore(path) as store:
@@ -322,6 +322,22 @@ def test_what_cannot_be_read_is_a_problem_and_the_rest_is_checked(path: Path) ->
     assert any("dedupe keys cannot be checked" in line for line in lines)
     assert any("SQLite finds it damaged" in line for line in lines)
     assert any(line.startswith("record") for line in lines)
+
+
+def test_a_journal_that_cannot_be_read_accuses_no_message(path: Path) -> None:
+    page = value(path, "SELECT rootpage FROM sqlite_master WHERE name = 'event'") - 1
+    with path.open("r+b") as file:
+        file.seek(page * 4096)
+        file.write(bytes(4096))
+
+    with SQLiteQueueStore(path) as store:
+        with pytest.raises(StoreCorrupt):
+            store.queues()
+        report = store.check()
+
+    assert not report.ok
+    assert {problem.table for problem in report.problems} == {"file"}
+    assert report.messages > 100
 
 
 def test_a_report_ends_at_a_thousand_problems(path: Path) -> None:

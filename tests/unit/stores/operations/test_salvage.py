@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from localqueue.codec import checksum
 from localqueue.errors import (
     InvalidArgument,
     JournalForeign,
@@ -22,11 +23,14 @@ from localqueue.errors import (
     StoreUnsupported,
 )
 from localqueue.stores.protocol import LeaseRequest, Put
+from localqueue.stores.sqlite import rows
 from localqueue.stores.sqlite.operations import mend
-from localqueue.stores.sqlite.operations import salvage as salvage_module
+from localqueue.stores.sqlite.operations.rescue import Rescue
 from localqueue.stores.sqlite.operations.salvage import SalvageReport, salvage
+from localqueue.stores.sqlite.rows import seal
 from localqueue.stores.sqlite.sql import APPLICATION_ID, SCHEMA_VERSION, schema
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.verbs import lease
 from tests.unit.stores.operations.phrases import (
     BOOM,
     LATER,
@@ -61,7 +65,7 @@ class Marked(NamedTuple):
     """Where the marks of each message are, from 0."""
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         return len(self.image) // PAGE
 
     def untouched(self, damaged: set[int]) -> set[bytes]:
@@ -123,12 +127,12 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Marked:
     return marked_file(tmp_path_factory.mktemp("marked") / "queue.sqlite3")
 
 
-def delivered(path: Path) -> dict[tuple[str, str], tuple[bytes, bytes | None]]:
-    """All that comes out of a salvaged file, which is sound before and after."""
+def delivered(path: Path) -> tuple[list[tuple[bytes, bytes | None]], list[str]]:
+    """All values and headers that come out of a file, and what check() says afterwards."""
     with SQLiteQueueStore(path, durability="relaxed") as store:
         found = everything(store)
-        assert [str(problem) for problem in store.check().problems] == []
-    return {(queue, number): message for queue in found for number, message in found[queue].items()}
+        problems = [str(problem) for problem in store.check().problems]
+    return [message for queue in found.values() for message in queue.values()], problems
 
 
 class WrongPayload(AssertionError):
@@ -142,16 +146,17 @@ def save(
     bad, new = folder / "bad.sqlite3", folder / "new.sqlite3"
     bad.write_bytes(image)
     report = salvage(bad, new, overwrite=True)
-    got = delivered(new)
+    got, problems = delivered(new)
     new.unlink()
     expected = {put.body: put for put in marked.puts.values()}
-    for body, headers in got.values():
+    for body, headers in got:
         if body not in expected and body not in marked.gone:
             raise WrongPayload(body)
         if body in expected and expected[body].headers != headers:
             raise WrongPayload(headers)
-    values = {body for body, _ in got.values()}
+    values = {body for body, _ in got}
 
+    assert problems == []
     assert bad.read_bytes() == image
     assert sorted(marked.untouched(damaged) - values) == []
     assert not any(problem.startswith("in the new file") for problem in report.problems)
@@ -172,7 +177,7 @@ def test_a_sound_file_comes_over_whole(tmp_path: Path, marked: Marked) -> None:
 def test_whichever_page_is_lost_every_message_elsewhere_is_saved(
     tmp_path: Path, marked: Marked, part: int
 ) -> None:
-    for page in range(part, marked.count, 4):
+    for page in range(part, marked.length, 4):
         image = bytearray(marked.image)
         image[page * PAGE : (page + 1) * PAGE] = Random(page).randbytes(PAGE)
 
@@ -187,7 +192,8 @@ KINDS = ("random", "zeros", "copy", "sector", "flips", "cut")
 
 def overwrite(image: bytes, random: Random) -> tuple[bytes, set[int]]:
     """What disks and other programs do to a file, and which pages that hit."""
-    damaged, count, hit = bytearray(image), len(image) // PAGE, set()
+    damaged, count = bytearray(image), len(image) // PAGE
+    hit: set[int] = set()
     kind = random.choice(KINDS)
     for _ in range(random.choice((1, 2, 5))):
         page = random.randrange(count)
@@ -223,7 +229,7 @@ def damage_many_times(folder: Path, marked: Marked, seed: int, times: int) -> in
     return lost
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_random_overwrites_lose_only_what_they_hit_and_never_make_a_wrong_payload(
     tmp_path: Path, marked: Marked, seed: int
 ) -> None:
@@ -231,7 +237,7 @@ def test_random_overwrites_lose_only_what_they_hit_and_never_make_a_wrong_payloa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(100, 110))
 def test_many_random_overwrites_lose_only_what_they_hit(
     tmp_path: Path, marked: Marked, seed: int
 ) -> None:
@@ -241,21 +247,12 @@ def test_many_random_overwrites_lose_only_what_they_hit(
 def test_without_the_checksum_a_wrong_payload_is_found(
     tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A planted defect: values are believed."""
+    """A planted defect: values are believed, by the salvage and by the store."""
+    monkeypatch.setattr(mend, "is_sound", lambda *_: True)
+    monkeypatch.setattr(lease, "is_damaged", lambda row: False)
+    monkeypatch.setattr(rows, "is_damaged", lambda row: False)
 
-    class Anything(int):
-        def __eq__(self, other: object) -> bool:
-            return True
-
-        def __ne__(self, other: object) -> bool:
-            return False
-
-        __hash__ = int.__hash__
-
-    monkeypatch.setattr(mend, "seal", lambda *_: Anything())
-    monkeypatch.setattr(salvage_module, "_check", lambda _: [])
-
-    with pytest.raises((WrongPayload, AssertionError)):
+    with pytest.raises(WrongPayload):
         damage_many_times(tmp_path, marked, 1, 25)
 
 
@@ -642,7 +639,7 @@ def test_a_file_of_an_older_version_is_salvaged_into_one_of_today(tmp_path: Path
         db.execute(
             "INSERT INTO message (id, queue, state, rank, pos, created_at, last, checksum, value)"
             " VALUES (2, 1, 0, 0, 1.0, 1.0, 2, ?, x'31')",
-            (mend.seal(mend.checksum(b"1", None), 2, 1),),
+            (seal(checksum(b"1", None), 2, 1),),
         )
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("PRAGMA user_version = 1")
@@ -740,9 +737,9 @@ def test_a_file_that_is_written_meanwhile_is_busy_and_nothing_is_left(
 ) -> None:
     path = tmp_path / "queue.sqlite3"
     large(path, 3)
-    bring_over = salvage_module.Rescue.bring_over
+    bring_over = Rescue.bring_over
 
-    def write_then_bring_over(rescue: salvage_module.Rescue) -> None:
+    def write_then_bring_over(rescue: Rescue) -> None:
         run_program(
             """
             import sys
@@ -754,7 +751,7 @@ def test_a_file_that_is_written_meanwhile_is_busy_and_nothing_is_left(
         )
         bring_over(rescue)
 
-    monkeypatch.setattr(salvage_module.Rescue, "bring_over", write_then_bring_over)
+    monkeypatch.setattr(Rescue, "bring_over", write_then_bring_over)
 
     with pytest.raises(StoreBusy, match="written while it was read"):
         salvage(path, tmp_path / "new.sqlite3")

@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localqueue.stores.sqlite.operations.invariants import RULES, Bounds, CheckProblem
+from localqueue.stores.sqlite.operations.invariants import (
+    DAMAGE,
+    RULES,
+    UNKNOWN,
+    Bounds,
+    CheckProblem,
+    reraise_unless_damage,
+)
 from localqueue.stores.sqlite.operations.snapshot import Progress, Snapshot, in_one_snapshot
 
 MOST_PROBLEMS = 1_000
@@ -55,18 +62,17 @@ def _find(snapshot: Snapshot, on_progress: Progress | None) -> Iterator[CheckPro
     db = snapshot.db
     try:
         bounds = Bounds.of(db)
-    except sqlite3.DatabaseError:
-        snapshot.pause()
-        bounds = Bounds(0, 0, 0, 0)
+    except DAMAGE as error:
+        reraise_unless_damage(error)
+        bounds = UNKNOWN
     for done, (name, rule) in enumerate(RULES.items()):
         snapshot.pause()
         if on_progress is not None:
             on_progress(done, len(RULES))
         try:
             yield from rule(db, bounds)
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
+        except DAMAGE as error:
+            reraise_unless_damage(error)
             yield CheckProblem("file", "", f"{name} cannot be checked: {error}")
     if on_progress is not None:
         on_progress(len(RULES), len(RULES))
@@ -75,5 +81,6 @@ def _find(snapshot: Snapshot, on_progress: Progress | None) -> Iterator[CheckPro
 def _count(db: sqlite3.Connection, table: str) -> int:
     try:
         return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    except sqlite3.DatabaseError:
+    except DAMAGE as error:
+        reraise_unless_damage(error)
         return 0

@@ -21,6 +21,8 @@ MAGIC = b"SQLite format 3\0"
 DEFAULT_PAGE_SIZE = 4096
 _SIZES = frozenset(2**power for power in range(9, 17))
 
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
 _kept: list[int] = []
 """Descriptors of files that this process has open as a store: see ``Image.__init__``."""
 
@@ -56,7 +58,7 @@ class Image:
         self._wal_path = Companions(path).wal
         self._stack = contextlib.ExitStack()
         try:
-            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._file = os.open(path, _FLAGS)
         except OSError as error:
             raise StoreReadOnly(f"{path}: it cannot be read ({error})") from error
         stat = os.fstat(self._file)
@@ -67,7 +69,7 @@ class Image:
             # Closing it would take away the locks of the store that has the file open.
             _kept.append(self._file)
         self._before = self._signature()
-        header = Header.read(os.pread(self._file, 100, 0))
+        header = Header.read(_read_at(self._file, 100, 0))
         self._wal = self._stack.enter_context(_Wal(self._wal_path))
         self.page_size = (header and header.page_size) or self._wal.page_size or DEFAULT_PAGE_SIZE
         self._frames = self._wal.frames(self.page_size)
@@ -82,7 +84,7 @@ class Image:
         descriptor = self._file if at is None else self._wal.descriptor
         offset = (number - 1) * self.page_size if at is None else at
         try:
-            found = os.pread(descriptor, self.page_size, offset)
+            found = _read_at(descriptor, self.page_size, offset)
         except OSError as error:
             self.problems.append(f"page {number} cannot be read from the disk ({error})")
             found = b""
@@ -117,12 +119,12 @@ class _Wal:
         self.problems: list[str] = []
         self.page_size: int | None = None
         try:
-            self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self.descriptor = os.open(path, _FLAGS)
         except OSError:
             self.descriptor = -1
             self._header = b""
             return
-        self._header = os.pread(self.descriptor, 32, 0)
+        self._header = _read_at(self.descriptor, 32, 0)
         if len(self._header) == 32:
             (size,) = struct.unpack_from(">I", self._header, 8)
             self.page_size = size if size in _SIZES else None
@@ -148,7 +150,7 @@ class _Wal:
         committed: dict[int, int] = {}
         pending: dict[int, int] = {}
         at = 32
-        while len(frame := os.pread(self.descriptor, 24 + page_size, at)) == 24 + page_size:
+        while len(frame := _read_at(self.descriptor, 24 + page_size, at)) == 24 + page_size:
             number, commits = struct.unpack_from(">II", frame)
             sums = _checksum(order, frame[:8] + frame[24:], sums)
             if frame[8:16] != self._header[16:24]:
@@ -172,6 +174,16 @@ class _Wal:
     def __exit__(self, *_: object) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
+
+
+def _read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """So many bytes, or what there is of them before the end."""
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    parts, rest = [], size
+    while rest and (part := os.read(descriptor, rest)):
+        parts.append(part)
+        rest -= len(part)
+    return b"".join(parts)
 
 
 def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:

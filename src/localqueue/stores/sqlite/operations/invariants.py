@@ -53,6 +53,18 @@ class Bounds(NamedTuple):
         return cls(newest, fold[0], trimmed[0], len(KINDS) - 1)
 
 
+UNKNOWN = Bounds(2**62, 0, 2**62, len(KINDS) - 1)
+"""Where they cannot be read: nothing is called wrong because of them."""
+DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged table may end with."""
+
+
+def reraise_unless_damage(error: Exception) -> None:
+    """An interrupt, a disk that fails or a lock is no finding."""
+    if isinstance(error, sqlite3.OperationalError):
+        raise error
+
+
 Found = Iterator[CheckProblem]
 Rule = Callable[[sqlite3.Connection, Bounds], Found]
 
@@ -73,10 +85,9 @@ def _integrity(db: sqlite3.Connection, _: Bounds) -> Found:
         for (line,) in db.execute("PRAGMA integrity_check"):
             if line != "ok":
                 yield CheckProblem("file", "", f"SQLite finds it damaged: {line}")
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError as error:
+    except DAMAGE as error:
         # Some damage it only trips over.
+        reraise_unless_damage(error)
         yield CheckProblem("file", "", f"SQLite finds it damaged: {error}")
 
 
@@ -147,7 +158,7 @@ def _unknown_queues(db: sqlite3.Connection, _: Bounds) -> Found:
 # --- messages ---------------------------------------------------------------------------------
 def _messages(db: sqlite3.Connection, _: Bounds) -> Found:
     for number, queue, origin, codec, sealed, headers, value in db.execute(FINDS.contents):
-        if not _is_sound(value, headers, codec, sealed, number, queue, origin or 0):
+        if not is_sound(value, headers, codec, sealed, number, queue, origin or 0):
             yield CheckProblem(
                 "message", str(number), "value and checksum do not agree: it is not what was put"
             )
@@ -155,7 +166,7 @@ def _messages(db: sqlite3.Connection, _: Bounds) -> Found:
 
 def _publications(db: sqlite3.Connection, _: Bounds) -> Found:
     for topic, offset, seq, codec, sealed, headers, value in db.execute(FINDS.published_contents):
-        if not _is_sound(value, headers, codec, sealed, seq, topic):
+        if not is_sound(value, headers, codec, sealed, seq, topic):
             yield CheckProblem(
                 "publication",
                 f"{topic} {offset}",
@@ -163,7 +174,8 @@ def _publications(db: sqlite3.Connection, _: Bounds) -> Found:
             )
 
 
-def _is_sound(value: object, headers: object, codec: str | None, sealed: int, *place: int) -> bool:
+def is_sound(value: object, headers: object, codec: str | None, sealed: int, *place: int) -> bool:
+    """Whether value and headers are what was put; ``place`` is what the checksum is bound to."""
     if not isinstance(value, bytes) or not isinstance(headers, bytes | None):
         return False
     return seal(checksum(value, headers, codec), *place) == sealed

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from localqueue.checks import check_queue_name
-from localqueue.codec import checksum
 from localqueue.errors import LocalQueueError, StoreCorrupt
 from localqueue.stores.settings import DEFAULT_SETTINGS, QueueSettings
 from localqueue.stores.sqlite.identity import Identity, new_bits
 from localqueue.stores.sqlite.new_life import begin_new_life, mark_copy
-from localqueue.stores.sqlite.operations.invariants import FINDS
+from localqueue.stores.sqlite.operations.invariants import FINDS, is_sound
 from localqueue.stores.sqlite.operations.rescue import Rescue
-from localqueue.stores.sqlite.rows import lease_entry, seal
+from localqueue.stores.sqlite.rows import lease_entry
 from localqueue.stores.sqlite.sql import SQL, Queries
 
 MENDS = Queries(files("localqueue.stores.sqlite.operations").joinpath("mend.sql").read_text())
@@ -77,7 +76,7 @@ class Mending:
         ):
             if value is None:
                 why = "its value is on a page that is damaged"
-            elif seal(checksum(value, headers, codec), number, queue, origin or 0) != sealed:
+            elif not is_sound(value, headers, codec, sealed, number, queue, origin or 0):
                 why = "value and checksum do not agree"
             else:
                 continue
@@ -174,7 +173,7 @@ class Mending:
         ):
             if value is None:
                 why = "its value is on a page that is damaged"
-            elif seal(checksum(value, headers, codec), seq, topic) != sealed:
+            elif not is_sound(value, headers, codec, sealed, seq, topic):
                 why = "value and checksum do not agree"
             else:
                 continue

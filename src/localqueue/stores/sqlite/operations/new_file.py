@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from localqueue.errors import InvalidArgument, StoreBusy, StoreError, StoreReadOnly, WrongType
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.durability import sync_folder
+
+if sys.platform == "darwin":
+    import fcntl
 
 _BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite may keep beside a database."""
@@ -88,6 +92,9 @@ def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
+        if sys.platform == "darwin":
+            # fsync there leaves the data in the drive's cache.
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     finally:
         os.close(descriptor)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from localqueue.stores.sqlite import connection, fork, open_files
-from localqueue.stores.sqlite.sql import SQL
 
 R = TypeVar("R")
 LOOK_UP = 20_000
@@ -102,7 +101,7 @@ class Snapshot:
         self.can_interrupt(self.db)
         self.db.execute("BEGIN")
         # Only the first statement that reads takes the snapshot.
-        self.db.execute(SQL.last_seq).fetchone()
+        self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def _close(self) -> None:
         if self._is_open:

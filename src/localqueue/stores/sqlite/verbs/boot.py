@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from localqueue.stores.sqlite.sql import SQL
+from localqueue.stores.sqlite.states import BY_SWEEP, COUNTED, STATE_NAMES
 from localqueue.stores.sqlite.view import Transaction
+
+LEAP = 2**20
+"""More events than can wait for a sync."""
 
 
 def open_clock(tx: Transaction, boot_id: str, steady: float, wall: float) -> float:
@@ -18,4 +22,18 @@ def open_clock(tx: Transaction, boot_id: str, steady: float, wall: float) -> flo
         # Whoever held a lease is gone with the old boot.
         tx.db.execute(SQL.free_all_leases, (start,))
         tx.file.last_sweep.clear()
+        _leap(tx, start)
     return start - steady
+
+
+def _leap(tx: Transaction, now: float) -> None:
+    """A power cut may have taken back the newest events; others may remember their seqs.
+
+    They were receipts of leases, and without full durability also ids of messages: given out a
+    second time, they would mean something else.
+    """
+    for number, _ in tx.db.execute(SQL.queue_names).fetchall()[:1]:
+        counts = dict(zip(STATE_NAMES, tx.states(number), strict=True))
+        tx.now = now
+        tx.leap(LEAP)
+        tx.event(COUNTED, number, by=BY_SWEEP, detail=counts)

@@ -51,9 +51,10 @@ class Group:
         except Exception as error:
             if is_full(error):
                 self._file.give_up_ballast()
-            elif len(calls) == 1:
+            elif len(calls) == 1 and not isinstance(error, sqlite3.IntegrityError):
                 calls[0].error = self._translate(error)
                 return
+            # Also one that met a row it did not expect: a foreign program may have written it.
             self._each_alone(error)
         finally:
             roll_back(db)
@@ -87,6 +88,7 @@ class Group:
                 self._remember(done)
                 raise
             roll_back(db)
+            self._file.state.upto = None
             raise_if_damaged(db, error, str(self._file.path))
             raise
         self._remember(done)
@@ -199,9 +201,9 @@ def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R]
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    # SQLite may have rolled back by itself already.
-    with contextlib.suppress(sqlite3.Error):
-        if db.in_transaction:
+    if db.in_transaction:
+        # SQLite may roll back by itself.
+        with contextlib.suppress(sqlite3.Error):
             db.execute("ROLLBACK")
 
 

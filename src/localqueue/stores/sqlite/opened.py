@@ -98,6 +98,8 @@ class OpenFile:
     def mind_marks(self) -> None:
         """Do what an earlier holder of the lock, in any process, left to be done."""
         marks = self.lock.marks()
+        if not self.lock.was_ours:
+            self.state.upto = None
         if not marks:
             self.disk_full = False
             return

@@ -67,6 +67,7 @@ class FileRunner:
         self._companions = companions
         self._path = companions.database
         self._durability = durability
+        self._syncs = SYNCS_ITSELF and durability == "full"
         self._timeout = timeout
         self._wakeups = wakeups
         self._network = network
@@ -83,7 +84,8 @@ class FileRunner:
 
     def _make_locks(self) -> None:
         self._group = GroupCommit(self._work, self._take_back)
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()
+        self._changed = threading.Condition(self._mutex)
         self._forking = False
 
     def write(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> R:
@@ -125,12 +127,13 @@ class FileRunner:
                     file.mind_marks()
                     return work(file.writer)
                 finally:
+                    file.state.upto = None
                     file.lock.release()
         finally:
             self._group.let_go()
 
     def read(self, verb: Callable[[View], R], *, lasting: bool = False) -> R:
-        with self._changed:
+        with self._mutex:
             file = self._opened()
             db = file.readers.pop() if file.readers else None
             file.reading += 1
@@ -169,7 +172,7 @@ class FileRunner:
 
     # --- what the leader of a group does --------------------------------------------------------
     def _work(self, own: Call[Any], take: Callable[[], list[Call[Any]]]) -> None:
-        with self._changed:
+        with self._mutex:
             if self._doubted:
                 self._doubted = False
                 self._close_file()
@@ -219,10 +222,6 @@ class FileRunner:
                 call.finish()
                 if call.gone:
                     self._take_back(call)
-
-    @property
-    def _syncs(self) -> bool:
-        return SYNCS_ITSELF and self._durability == "full"
 
     def _sync(self, file: OpenFile) -> None:
         began = time.perf_counter()
@@ -379,6 +378,7 @@ class MemoryRunner:
                 tx.committed()
             except BaseException as error:
                 roll_back(db)
+                self._state.upto = None
                 raise_if_damaged(db, error, "memory")
                 raise
         self._wakeups.tell(tx.ready, tx.room)

@@ -9,6 +9,7 @@ seconds.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from pathlib import Path
@@ -25,6 +26,8 @@ SLICE = 0.002
 SYNC_FAILED, DISK_FULL = range(2)
 """What the holder of the lock has to know: bytes of the lock file."""
 _NO_MARKS = b"\0\0"
+_NAME_LENGTH = 8
+"""After the marks stands the name of the one who held the lock last."""
 
 
 class Lock(Protocol):
@@ -32,6 +35,8 @@ class Lock(Protocol):
 
     waits: int
     longest_wait: float
+    was_ours: bool
+    """Whether nobody else has held the lock since we did; known after ``marks``."""
 
     def acquire(self, deadline: float) -> None:
         """StoreBusy when others hold it until the deadline, a moment of ``time.monotonic()``."""
@@ -56,11 +61,13 @@ class Turnstile:
         except BaseException:
             os.close(self._lock)
             raise
-        if os.fstat(self._lock).st_size < len(_NO_MARKS):
+        if os.fstat(self._lock).st_size == 0:
             # Now: on a full disk there is no room for a mark. Whoever is faster writes the same.
-            os.pwrite(self._lock, _NO_MARKS, 0)
+            os.pwrite(self._lock, _NO_MARKS + bytes(_NAME_LENGTH), 0)
         self._own_until = 0.0
         self._queueing: _Queueing | None = None
+        self._name = secrets.token_bytes(_NAME_LENGTH)
+        self.was_ours = False
         self.waits = 0
         self.longest_wait = 0.0
 
@@ -75,8 +82,12 @@ class Turnstile:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def marks(self) -> bytes:
-        found = os.pread(self._lock, len(_NO_MARKS), 0)
-        return b"" if found == _NO_MARKS else found
+        found = os.pread(self._lock, len(_NO_MARKS) + _NAME_LENGTH, 0)
+        marks, name = found[: len(_NO_MARKS)], found[len(_NO_MARKS) :]
+        self.was_ours = name == self._name
+        if not self.was_ours:
+            os.pwrite(self._lock, self._name, len(_NO_MARKS))
+        return b"" if marks == _NO_MARKS else marks
 
     def mark(self, which: int, on: bool) -> None:
         os.pwrite(self._lock, b"\1" if on else b"\0", which)
@@ -113,6 +124,7 @@ class NoTurnstile:
 
     waits = 0
     longest_wait = 0.0
+    was_ours = False
 
     def acquire(self, deadline: float) -> None: ...
 

@@ -45,6 +45,8 @@ class FileState:
     folded: int = 0
     newest: float = float("-inf")
     """The latest time of a transaction: what a reader without a clock may take for now."""
+    upto: int | None = None
+    """The newest event, while no other process can have written since; None when one can."""
     known: tuple[int, dict[str, QueueRow]] = (-1, {})
     """Rows of queues as of an event. Whatever changes a row is an event, so as long as that one is
     the newest they are right; the dict is replaced, never changed."""
@@ -66,13 +68,17 @@ class View:
 
     __slots__ = ("_known", "_names", "_queues", "db", "file", "start_seq")
 
-    def __init__(self, db: sqlite3.Connection, file: FileState) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, file: FileState, start_seq: int | None = None
+    ) -> None:
         self.db = db
         self.file = file
         self._queues: dict[str, QueueRow] = {}
         self._names: dict[int, str] = {}
-        newest = db.execute(SQL.last_seq).fetchone()
-        self.start_seq: int = newest[0] if newest else 0
+        if start_seq is None:
+            newest = db.execute(SQL.last_seq).fetchone()
+            start_seq = newest[0] if newest else 0
+        self.start_seq: int = start_seq
         """The newest committed event."""
         seq, known = file.known
         self._known = known if seq == self.start_seq else {}
@@ -135,7 +141,7 @@ class Transaction(View):
     ) -> None:
         """``after`` is the call before it in the same commit: this one goes on from there."""
         if after is None:
-            super().__init__(db, file)
+            super().__init__(db, file, file.upto)
             self.seq = self.start_seq
             self._commit = [Happened(self.seq)]
             """What happened in the calls of this commit; a fold begins a new one."""
@@ -176,6 +182,7 @@ class Transaction(View):
         if self._queues:
             known = {**known, **self._queues} if len(known) < MOST_KNOWN else self._queues
         file.known = self.seq, known
+        file.upto = self.seq
         # The calls of one commit have it in common: the first of them adds it all.
         file.counts.add(self._commit)
         if self._recount:
@@ -297,7 +304,8 @@ class Transaction(View):
 
     def finish(self) -> None:
         """Write what was gathered."""
-        self.write_messages()
+        if self.messages or self._deleted:
+            self.write_messages()
         if self.events:
             self.db.executemany(SQL.add_event, self.events)
             self.events.clear()

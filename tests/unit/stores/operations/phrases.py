@@ -19,7 +19,7 @@ from localqueue.stores.records import RecordChange
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 START = 1_700_000_000.0
-LATER = START + 10_000
+LATER = START + 11 * 366 * 86_400
 PAGE = 4096
 BOOM = {"type": "ValueError", "module": "builtins", "message": "boom"}
 

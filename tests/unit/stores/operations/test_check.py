@@ -442,7 +442,9 @@ def test_every_statement_of_the_rules_compiles_and_is_used() -> None:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema())
         for name in FINDS.names:
-            db.execute(f"EXPLAIN {getattr(FINDS, name)}", Bounds(0, 0, 0, 0)._asdict())
+            statement = getattr(FINDS, name)
+            named = Bounds(0, 0, 0, 0)._asdict()
+            db.execute(f"EXPLAIN {statement}", [0] if "?" in statement else named)
     source = (Path(__file__).parents[4] / "src/localqueue/stores/sqlite/operations").glob("*.py")
     text = "".join(file.read_text() for file in source)
 

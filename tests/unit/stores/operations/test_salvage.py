@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +23,7 @@ from localqueue.errors import (
     StoreCorrupt,
     StoreReadOnly,
     StoreUnsupported,
+    WrongType,
 )
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite import rows
@@ -515,11 +518,16 @@ def test_an_acknowledged_message_that_is_still_written_somewhere_does_not_come_b
 ) -> None:
     """Free pages hold old rows; with the first page it is unknown which ones are free."""
     path = tmp_path / "queue.sqlite3"
+    large(path, 1_000)
+    before = path.read_bytes()
+    page = leaf_with(path, b'"500 ')
     with SQLiteQueueStore(path, durability="relaxed") as store:
-        fill(store, 1_000)
         leased = store.lease(LeaseRequest(("jobs",), limit=900), now=START + 1)
         store.ack_many([receipt(message) for message in leased], now=START + 2)
     assert value(path, "PRAGMA freelist_count") > 20
+    with path.open("r+b") as file:
+        file.seek(page * PAGE)
+        file.write(before[page * PAGE : (page + 1) * PAGE])
     lose(path, 0)
 
     report = salvage(path, tmp_path / "new.sqlite3")
@@ -580,6 +588,54 @@ def test_a_subscriber_whose_position_is_lost_reads_again_what_is_still_there(
         assert store.qsize("log.b", now=LATER) >= 22
         answer = store.enqueue_many([Put("log", b"1")], now=LATER)[0]
         assert len(answer.copies) == 2
+
+
+def test_publications_whose_subscribers_are_all_lost_are_kept_for_a_new_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "queue.sqlite3"
+    with SQLiteQueueStore(path, durability="relaxed") as store:
+        store.configure("log", {"fanout": "cursor"}, now=START)
+        store.subscribe("log", "a", now=START)
+        store.enqueue_many([Put("log", b'"%d"' % number) for number in range(5)], now=START)
+    lose(path, *(page_of(path, name) for name in ("queue", "sqlite_autoindex_queue_1")))
+    lose(path, page_of(path, "subscription"))
+
+    report = salvage(path, tmp_path / "new.sqlite3")
+
+    assert any("salvaged-1.salvaged has what they would" in line for line in report.problems)
+    with SQLiteQueueStore(tmp_path / "new.sqlite3") as store:
+        leased = store.lease(LeaseRequest(("salvaged-1.salvaged",), limit=9), now=LATER)
+        assert [message.body for message in leased] == [b'"%d"' % number for number in range(5)]
+        assert store.check().ok
+
+
+def test_a_time_that_cannot_be_keeps_no_message_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "queue.sqlite3"
+    large(path, 3)
+    with raw(path) as db:
+        db.execute("UPDATE message SET state = 1, pos = 1e300, due_at = 1e300 WHERE id = 3")
+        db.execute("UPDATE message SET pos = 1e300 WHERE id = 4")
+
+    salvage(path, tmp_path / "new.sqlite3")
+
+    with SQLiteQueueStore(tmp_path / "new.sqlite3") as store:
+        assert store.qsize("jobs", now=START + 1) == 3
+        assert len(store.lease(LeaseRequest(("jobs",), limit=9), now=START + 1)) == 3
+
+
+def test_a_damaged_word_in_the_description_of_a_table_costs_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "queue.sqlite3"
+    of_everything(path)
+    messages = value(path, "SELECT count(*) FROM message")
+    image = path.read_bytes()
+    damaged = image.replace(b"    crashes    INTEGER", b"    crxshes    INTEGER")
+    assert damaged != image
+    path.write_bytes(damaged)
+
+    report = salvage(path, tmp_path / "new.sqlite3")
+
+    assert (report.ok, report.messages) == (True, messages)
 
 
 # --- the -wal -------------------------------------------------------------------------------------
@@ -699,6 +755,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "empty": (lambda path: path.touch(), StoreCorrupt, "nothing of a queue"),
     "without a queue": (empty_of_ours, StoreCorrupt, "nothing of a queue"),
     "missing": (lambda path: None, StoreReadOnly, "cannot be read"),
+    "a directory": (lambda path: path.mkdir(), StoreUnsupported, "no ordinary file"),
+    "a pipe": (lambda path: os.mkfifo(path), StoreUnsupported, "no ordinary file"),
 }
 
 
@@ -717,12 +775,27 @@ def test_what_holds_nothing_of_ours_is_refused_and_nothing_is_left(
     assert picture(tmp_path) == before
 
 
+def test_a_file_of_ours_whose_header_is_damaged_is_known_by_its_tables(tmp_path: Path) -> None:
+    path = tmp_path / "queue.sqlite3"
+    large(path, 10)
+    with raw(path) as db:
+        db.execute("PRAGMA application_id = 77")
+        db.execute("PRAGMA user_version = 1073741826")
+
+    report = salvage(path, tmp_path / "new.sqlite3")
+
+    assert report.problems == ("the file does not say whose it is, but its tables are ours",)
+    assert report.messages == 10
+
+
 def test_the_target_must_be_new_and_not_the_file_itself(tmp_path: Path) -> None:
     path = tmp_path / "queue.sqlite3"
     large(path, 3)
     (tmp_path / "there").write_text("precious")
     before = picture(tmp_path)
 
+    with pytest.raises(WrongType, match="not int"):
+        salvage(3, tmp_path / "new")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="exists already"):
         salvage(path, tmp_path / "there")
     with pytest.raises(InvalidArgument, match="belongs to the store itself"):
@@ -788,18 +861,7 @@ def test_every_statement_compiles_and_is_used() -> None:
         db.executescript(schema())
         for name in mend.MENDS.names:
             statement = getattr(mend.MENDS, name)
-            parameters = {
-                "newest",
-                "now",
-                "trimmed",
-                "last",
-                "topic",
-                "lost",
-                "queue",
-                "n",
-                "scanned",
-            }
-            named = dict.fromkeys(parameters, 0)
-            given = named if ":" in statement else [0] * statement.count("?")
-            db.execute(f"EXPLAIN {statement}", given if "?1" not in statement else [0])
+            named = dict.fromkeys(re.findall(r":(\w+)", statement), 0)
+            unnamed = [0] * (1 if "?1" in statement else statement.count("?"))
+            db.execute(f"EXPLAIN {statement}", named or unnamed)
             assert f"MENDS.{name}" in source

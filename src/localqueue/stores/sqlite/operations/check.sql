@@ -55,10 +55,16 @@ SELECT id, sum(used), sum(counted), sum(there) FROM (
     UNION ALL SELECT id, 0, 0, 1 FROM body
 ) GROUP BY id HAVING sum(used) <> sum(counted) OR sum(there) <> 1 OR sum(used) = 0
 
--- name: contents
+-- name: content_of (fragment)
 SELECT m.id, m.queue, m.origin, m.codec, m.checksum, m.headers,
     coalesce(m.value, (SELECT b.value FROM body AS b WHERE b.id = m.body))
-FROM message AS m ORDER BY m.id
+FROM message AS m
+
+-- name: contents
+{content_of} ORDER BY m.id
+
+-- name: content
+{content_of} WHERE m.id = ?
 
 -- name: published_contents
 SELECT p.topic, p.offset, p.seq, p.codec, p.checksum, p.headers, b.value

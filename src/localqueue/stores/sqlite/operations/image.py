@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from localqueue.errors import StoreBusy, StoreReadOnly
+from localqueue.errors import StoreBusy, StoreReadOnly, StoreUnsupported
 from localqueue.stores.sqlite import open_files
 from localqueue.stores.sqlite.companions import Companions
 
@@ -57,6 +57,8 @@ class Image:
         self.problems: list[str] = []
         self._wal_path = Companions(path).wal
         self._stack = contextlib.ExitStack()
+        if path.exists() and not path.is_file():
+            raise StoreUnsupported(f"{path} is no ordinary file; name a file")
         try:
             self._file = os.open(path, _FLAGS)
         except OSError as error:

@@ -102,7 +102,7 @@ class Layout:
                 self.missing.append(name)
             own = found[name][1] if name in found else sql
             first = found[name][0] if name in found else None
-            columns = _columns(name, own) or _columns(name, sql)
+            columns = _known(_columns(name, own), _columns(name, sql))
             rowid = not sql.endswith("WITHOUT ROWID")
             width = sum(column.is_key for column in columns)
             tree = Tree(name, first, rowid=rowid, width=width, sealed=name in SEALED)
@@ -129,6 +129,21 @@ def _columns(name: str, sql: str) -> list[Column]:
                 for _, column, kind, needed, default, key in rows
             ]
     return []
+
+
+def _known(own: list[Column], known: list[Column]) -> list[Column]:
+    """The file's own columns; today's when those are not columns that ever were."""
+    names = {column.name: column for column in known}
+    strange = [column for column in own if column.name not in names]
+    missing = [column for column in known if column.name not in {one.name for one in own}]
+    if len(strange) == 1 == len(missing):
+        # A single word was damaged: its place tells which one.
+        own = [missing[0] if column in strange else column for column in own]
+    alike = [(column.type, column.is_key) for column in own] == [
+        (names[column.name].type, names[column.name].is_key) if column.name in names else None
+        for column in own
+    ]
+    return own if own and alike else known
 
 
 def _default(text: str | None) -> Any:

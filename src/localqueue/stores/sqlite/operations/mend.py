@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
 
-from localqueue.checks import check_queue_name
+from localqueue.checks import LONGEST_DELAY, check_queue_name
 from localqueue.errors import LocalQueueError, StoreCorrupt
 from localqueue.stores.settings import DEFAULT_SETTINGS, QueueSettings
 from localqueue.stores.sqlite.identity import Identity, new_bits
@@ -92,14 +92,8 @@ class Mending:
                 self.lost[queue_number, public] = why
 
     def _mend_queues(self) -> None:
-        db, names = self._db, self._rescue.names
-        for (number,) in db.execute(MENDS.missing_queues).fetchall():
-            names.setdefault(number, f"salvaged-{number}")
-        for number, name in names.items():
-            if db.execute(MENDS.has_queue, (number,)).fetchone() is None:
-                taken = {name for _, name in db.execute(SQL.queue_names)}
-                unique = f"salvaged-{number}" if name in taken else name
-                db.execute(MENDS.add_queue, (number, unique, "not known"))
+        self._name_lost_queues()
+        db = self._db
         db.execute(MENDS.forget_unknown_topics)
         db.execute(MENDS.forget_unknown_subscriptions)
         for number, name, text in db.execute("SELECT id, name, settings FROM queue").fetchall():
@@ -115,6 +109,22 @@ class Mending:
                     f"the settings of the queue {name!r} are lost; it has those that the journal"
                     " still tells, and the default for the others"
                 )
+
+    def _name_lost_queues(self) -> None:
+        """By the index on names; a subscriber after its topic; otherwise by number."""
+        db, names = self._db, self._rescue.names
+        names |= dict(db.execute(SQL.queue_names).fetchall())
+        for (number,) in db.execute(MENDS.missing_queues).fetchall():
+            if number not in names:
+                names[number] = f"salvaged-{number}"
+                found = db.execute(SQL.find_subscription, (number,)).fetchone()
+                if found is not None:
+                    names[number] = f"{names.get(found[0], f'salvaged-{found[0]}')}.{found[1]}"
+        for number, name in names.items():
+            if db.execute(MENDS.has_queue, (number,)).fetchone() is None:
+                taken = {name for _, name in db.execute(SQL.queue_names)}
+                unique = f"salvaged-{number}" if name in taken else name
+                db.execute(MENDS.add_queue, (number, unique, "not known"))
 
     def _told_settings(self, number: int) -> QueueSettings:
         settings = DEFAULT_SETTINGS
@@ -136,6 +146,8 @@ class Mending:
             ended = {**began, "type": "lease_expired", "at": max(self._now, leased_at)}
             self._db.execute(MENDS.add_attempt, (number, token, json.dumps([began, ended])))
         self._db.execute(MENDS.settle_states, {"newest": self._newest})
+        latest = self._now + LONGEST_DELAY
+        self._db.execute(MENDS.forget_impossible_times, {"now": self._now, "latest": latest})
 
     def _mend_keys(self) -> None:
         self._db.execute(MENDS.hold_the_others)
@@ -159,6 +171,8 @@ class Mending:
         told = dict(db.execute(MENDS.told_ends).fetchall())
         for number, name, topic in db.execute(MENDS.lost_subscriptions).fetchall():
             self._subscribe_again(number, name, topic)
+        for number, name in db.execute(MENDS.topics_without_readers).fetchall():
+            self._add_reader(number, name)
         db.execute(MENDS.name_topics)
         db.execute(MENDS.forget_skipped)
         db.execute("DELETE FROM topic")
@@ -197,6 +211,17 @@ class Mending:
             f"where the subscriber {name!r} had read to is lost; it reads again what is still there"
         )
 
+    def _add_reader(self, topic: int, name: str) -> None:
+        """Its subscribers are all lost, and what was published would be read by nobody."""
+        number = self._number(MENDS.next_queue)
+        self._db.execute(MENDS.add_queue, (number, f"{name}.salvaged", "{}"))
+        first = self._number(MENDS.first_offset, topic)
+        self._db.execute(MENDS.add_subscription, (number, topic, "salvaged", first - 1, None))
+        self.problems.append(
+            f"the subscribers of the topic {name!r} are lost; {name}.salvaged has what they would"
+            " have read"
+        )
+
     def _mend_log(self, topic: int, told: int) -> None:
         """Every offset that a subscriber will come to is there, or skipped."""
         db = self._db
@@ -223,7 +248,7 @@ class Mending:
                 f"{len(gone):,} publications of the topic {self._name(topic)!r} are lost before all"
                 " its subscribers had read them"
             )
-        numbers = self._rescue.lost_publications
+        numbers = self._rescue.publications
         for offset in gone:
             if (topic, offset) in numbers:
                 number = numbers[topic, offset]
@@ -248,6 +273,7 @@ class Mending:
         db.execute(MENDS.forget_workers)
         db.execute(MENDS.forget_kept)
         db.execute(MENDS.mend_first_events)
+        db.execute(MENDS.mend_published_events)
         lost = max(
             self._rescue.last_lost_event(self._newest), self._number(MENDS.last_unknown_event)
         )

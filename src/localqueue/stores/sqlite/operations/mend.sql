@@ -59,6 +59,13 @@ UPDATE message SET
     home = CASE WHEN home IN (SELECT id FROM queue) THEN home END,
     token = NULL, worker = NULL, liveness = NULL, note = NULL, leased_at = NULL, cancel = 0
 
+-- name: forget_impossible_times
+-- No delay is that long: the number was damaged, and would keep its message for ever.
+UPDATE message SET pos = min(pos, :now),
+    state = CASE WHEN state = 1 THEN 0 ELSE state END,
+    due_at = CASE WHEN state = 2 THEN :now END
+WHERE pos > :latest OR due_at > :latest
+
 -- name: leases
 SELECT id, token, leased_at, attempts, worker FROM message
 WHERE state = 3 AND token IS NOT NULL AND leased_at IS NOT NULL
@@ -94,6 +101,10 @@ WHERE key IS NOT NULL AND state = 2 AND NOT EXISTS
 UPDATE event SET message = coalesce(m.origin, m.id), queue = m.queue FROM message AS m
 WHERE m.id = event.seq AND (event.message IS NOT coalesce(m.origin, m.id) OR event.queue <> m.queue)
 
+-- name: mend_published_events
+UPDATE event SET message = p.seq, queue = p.topic FROM publication AS p
+WHERE p.seq = event.seq AND (event.message IS NOT p.seq OR event.queue <> p.topic)
+
 -- name: mend_chains
 -- From its first event on a life can be read again; what lies between is in the journal.
 UPDATE message SET last = id WHERE last > :newest OR EXISTS
@@ -118,6 +129,13 @@ DELETE FROM publication WHERE topic = ? AND offset = ?
 -- name: lost_subscriptions
 SELECT id, name, topic FROM queue
 WHERE topic IS NOT NULL AND id NOT IN (SELECT queue FROM subscription)
+
+-- name: topics_without_readers
+SELECT id, name FROM queue WHERE id IN (SELECT topic FROM publication)
+    AND id NOT IN (SELECT topic FROM subscription)
+
+-- name: next_queue
+SELECT max(id) + 1 FROM queue
 
 -- name: first_offset
 SELECT min(offset) FROM publication WHERE topic = ?

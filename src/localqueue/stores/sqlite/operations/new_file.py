@@ -20,13 +20,17 @@ _BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite may keep beside a database."""
 
 
+def as_path(path: str | Path) -> Path:
+    if not isinstance(path, (str, Path)):
+        raise WrongType(f"path must be a string or a Path, not {type(path).__name__}")
+    if "\0" in str(path):
+        raise InvalidArgument(f"path cannot contain a NUL: {path!r}")
+    return Path(path).expanduser().absolute()
+
+
 def check_target(target: str | Path, source: Path, *, overwrite: bool) -> Path:
     """Refuse, before anything is written, what would write over something; the absolute path."""
-    if not isinstance(target, (str, Path)):
-        raise WrongType(f"path must be a string or a Path, not {type(target).__name__}")
-    if "\0" in str(target):
-        raise InvalidArgument(f"path cannot contain a NUL: {target!r}")
-    path = Path(target).expanduser().absolute()
+    path = as_path(target)
     try:
         _check(path, source, overwrite)
     except OSError as error:

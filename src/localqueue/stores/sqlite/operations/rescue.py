@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 from localqueue.stores.sqlite.operations.image import Image
+from localqueue.stores.sqlite.operations.invariants import FINDS, is_sound
 from localqueue.stores.sqlite.operations.layout import ALIKE, Layout, Table
 from localqueue.stores.sqlite.operations.records import Damage
 from localqueue.stores.sqlite.operations.trees import Lost, Pages, Row, Tree
@@ -29,11 +30,12 @@ class Rescue:
         """Names of queues by number, from the index on them."""
         self.lost_messages: dict[int, tuple[int | None, str]] = {}
         """By number: the queue, if it is known, and why."""
-        self.lost_publications: dict[tuple[int, int], int] = {}
-        """By topic and offset: the number."""
+        self.publications: dict[tuple[int, int], int] = {}
+        """Their numbers by topic and offset, from the index on them, when some are lost."""
         self.origins: dict[int, int] = {}
         self.aliases: dict[int, str] = {}
-        self._from_orphans: dict[int, int] = {}
+        self._from_orphans: set[int] = set()
+        self._others: list[dict[str, Any]] = []
         described = Tree("sqlite_schema", 1, rowid=True)
         rows = list(self._pages.rows(described))
         self.layout = Layout(rows)
@@ -72,6 +74,7 @@ class Rescue:
                     self._take(table, row)
         self._walk_indexes()
         self._take_orphans()
+        self._choose()
         for number in list(self.lost_messages):
             if self._has(number):
                 del self.lost_messages[number]
@@ -84,6 +87,7 @@ class Rescue:
             self._insert(table.name, _possible(table.name, table.read(row)))
         except Damage as damage:
             table.tree.damaged.append((row.rowid, str(damage)))
+            self._pages.doubt(row.page)
             if row.rowid is not None:
                 lost = Lost((row.rowid - 1,), (row.rowid,), row.page, str(damage))
                 table.tree.lost.append(lost)
@@ -110,7 +114,8 @@ class Rescue:
                         if self.is_missing_messages and not self._has(number):
                             lost[number] = (queue, "its row is on a page that is damaged")
                     case [int(number), int(topic), int(offset)] if name == "publication_seq":
-                        self.lost_publications[topic, offset] = number
+                        if self.layout.tables["publication"].tree.lost:
+                            self.publications[topic, offset] = number
                     case [int(origin), int(_), int(number)] if name == "message_origin":
                         if number in lost:
                             self.origins[number] = origin
@@ -133,14 +138,33 @@ class Rescue:
                 self._insert(table.name, values)
 
     def _take_orphan_message(self, values: dict[str, Any]) -> None:
-        """Of two that are not reached the newer one; what is reached is what was there last."""
-        number, last = values["id"], values["last"]
-        newest = self._from_orphans.get(number)
-        if newest is None and self._has(number):
-            return
-        if newest is None or last > newest:
-            self._from_orphans[number] = last
+        """The first with its number; of others it is seen later which one is right."""
+        number = values["id"]
+        found = self._db.execute(FINDS.content, (number,)).fetchone()
+        if found is None:
+            self._from_orphans.add(number)
+            self._insert("message", values)
+        elif number in self._from_orphans or not _is_sound(found):
+            self._others.append(values)
+
+    def _choose(self) -> None:
+        """Of several with one number take one that is sound, and of those the newest.
+
+        One that a tree led to was there last; it gives way only when it is not sound.
+        """
+        for values in sorted(self._others, key=lambda values: int(values["last"])):
+            number = values["id"]
+            (last,) = self._db.execute(
+                "SELECT last FROM message WHERE id = ?", (number,)
+            ).fetchone()
+            found = self._db.execute(FINDS.content, (number,)).fetchone()
+            if _is_sound(found) and (number not in self._from_orphans or last >= values["last"]):
+                continue
+            self._db.execute("SAVEPOINT other")
             self._insert("message", values, "OR REPLACE")
+            if not _is_sound(self._db.execute(FINDS.content, (number,)).fetchone()):
+                self._db.execute("ROLLBACK TO other")
+            self._db.execute("RELEASE other")
 
     def _has(self, number: int) -> bool:
         found = self._db.execute("SELECT 1 FROM message WHERE id = ?", (number,))
@@ -157,6 +181,11 @@ class Rescue:
                 f"{table.name}: {len(pages)} damaged pages ({shown}); {len(tree.damaged)} rows on"
                 " them were seen and could not be read"
             )
+
+
+def _is_sound(content: tuple[Any, ...]) -> bool:
+    number, queue, origin, codec, sealed, headers, value = content
+    return is_sound(value, headers, codec, sealed, number, queue, origin or 0)
 
 
 def _possible(table: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from localqueue.stores.sqlite import connection
 from localqueue.stores.sqlite.operations.check import check
 from localqueue.stores.sqlite.operations.image import Image
 from localqueue.stores.sqlite.operations.mend import Mending
-from localqueue.stores.sqlite.operations.new_file import check_target, new_file
+from localqueue.stores.sqlite.operations.new_file import as_path, check_target, new_file
 from localqueue.stores.sqlite.operations.rescue import Rescue
 from localqueue.stores.sqlite.sql import APPLICATION_ID, SCHEMA_VERSION
 
+LATEST_VERSION = 10_000
+"""No release will have a higher schema version: one that is in a file is damage."""
 _COUNTED = ("queue", "message", "event", "record")
 
 
@@ -66,10 +68,9 @@ def salvage(damaged: str | Path, target: str | Path, *, overwrite: bool = False)
     may write meanwhile, stays as it is. StoreCorrupt when there is nothing to save.
     """
     began = time.monotonic()
-    source = Path(damaged).expanduser().absolute()
+    source = as_path(damaged)
     goal = check_target(target, source, overwrite=overwrite)
     with Image(source) as image, new_file(goal, overwrite=overwrite) as temporary:
-        _check_whose(image)
         with connection.translated(str(goal)), _filled(temporary) as db:
             lost, problems = _save(image, db)
             queues, messages, events, records = (_count(db, table) for table in _COUNTED)
@@ -84,17 +85,20 @@ def salvage(damaged: str | Path, target: str | Path, *, overwrite: bool = False)
     )
 
 
-def _check_whose(image: Image) -> None:
+def _check_whose(image: Image, rescue: Rescue) -> None:
     header = image.header
     if header is None:
+        rescue.problems.insert(0, "the first page of the file, which says what it is, is lost")
         return
-    if header.application != APPLICATION_ID:
-        raise StoreUnsupported(f"{image.path} belongs to another application")
-    if header.version > SCHEMA_VERSION:
+    if SCHEMA_VERSION < header.version < LATEST_VERSION:
         raise StoreUnsupported(
             f"{image.path} was written by a newer release (schema version {header.version});"
             " upgrade localqueue to salvage it"
         )
+    if header.application != APPLICATION_ID:
+        if len(rescue.layout.missing) * 2 > len(rescue.layout.tables):
+            raise StoreUnsupported(f"{image.path} belongs to another application")
+        rescue.problems.insert(0, "the file does not say whose it is, but its tables are ours")
 
 
 @contextlib.contextmanager
@@ -117,9 +121,8 @@ def _filled(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _save(image: Image, db: sqlite3.Connection) -> tuple[tuple[LostMessage, ...], list[str]]:
     rescue = Rescue(image, db)
+    _check_whose(image, rescue)
     rescue.problems[:0] = image.problems
-    if image.header is None:
-        rescue.problems.insert(0, "the first page of the file, which says what it is, is lost")
     rescue.bring_over()
     mending = Mending(db, rescue)
     mending.mend()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -81,6 +82,8 @@ class Pages:
         self._used = {LOCKED_BYTE // image.page_size + 1}
         self._spilled: set[int] = set()
         """Pages that rows reach to; by damage also those of another row, so this proves less."""
+        self._doubted: set[int] = set()
+        """Pages that a tree led to, but that hold something else than it should find there."""
         self.free_is_known = False
         """Whether the pages that are free are known: old rows are still written there."""
 
@@ -98,17 +101,23 @@ class Pages:
         them. Otherwise it may be a free one, and only what fills a known gap is taken.
         """
         for number in range(1, self._image.count + 1):
-            if number in self._used:
+            if number in self._used and number not in self._doubted:
                 continue
             data = self._image.page(number)
             kind = data[100 if number == 1 else 0]
             if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR):
                 continue
             rowid = kind == TABLE_LEAF
-            for row in self._cells(number, data, rowid=rowid):
-                for tree in trees:
-                    if tree.rowid == rowid and (self.free_is_known or self._fills(tree, row)):
-                        yield tree, row
+            rows = list(self._cells(number, data, rowid=rowid))
+            for tree in trees:
+                if tree.rowid == rowid:
+                    for row in _in_order(tree, rows):
+                        if self.free_is_known or self._fills(tree, row):
+                            yield tree, row
+
+    def doubt(self, number: int) -> None:
+        """Something led to this page that is damaged, or the page is: it is looked at again."""
+        self._doubted.add(number)
 
     def note_free_pages(self, first: int) -> None:
         trunk = first
@@ -212,6 +221,7 @@ class Pages:
             before = key
             yield row
         if not sound:
+            self.doubt(number)
             tree.lost.append(bounds._replace(page=number, why=f"page {number} is damaged"))
 
     # --- cells --------------------------------------------------------------------------------
@@ -273,6 +283,26 @@ class Pages:
             (following,) = struct.unpack_from(">I", more)
         self._spilled.update(spilled)
         return b"".join(parts)
+
+
+def _in_order(tree: Tree, rows: list[Row]) -> list[Row]:
+    """As many of them as follow each other; what breaks the order has a damaged key."""
+    last: list[Key] = []
+    ends: list[int] = []
+    before: list[int | None] = []
+    keys = [tree.key(row) for row in rows]
+    for n, key in enumerate(keys):
+        # The longest chain that ends here prolongs the longest that ends with a smaller key.
+        at = bisect_left(last, key)
+        before.append(ends[at - 1] if at else None)
+        last[at : at + 1] = [key]
+        ends[at : at + 1] = [n]
+    chain: list[Row] = []
+    found = ends[-1] if ends else None
+    while found is not None:
+        chain.append(rows[found])
+        found = before[found]
+    return chain[::-1]
 
 
 def _start(number: int) -> int:

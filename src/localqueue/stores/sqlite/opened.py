@@ -38,6 +38,8 @@ class OpenFile:
         """Readers at work: their connections are not in the list."""
         self.disk_full = False
         self._commits = 0
+        self._pinned = 0
+        """How large the -wal was when it could not be started anew."""
         self._companions = companions
         with contextlib.ExitStack() as undo:
             self.inode = connection.prepare_file(self.path, network=network)
@@ -119,12 +121,19 @@ class OpenFile:
     def committed(self) -> None:
         """SQLite makes checkpoints by itself; where readers never pause it does not come to it."""
         self._commits += 1
-        if self._commits % LOOK_AT_WAL == 0 and self.wal.size() > LARGEST_WAL:
-            self.writer.execute(f"PRAGMA busy_timeout = {int(LONGEST_RESTART * 1000)}")
-            try:
-                self.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            finally:
-                self.writer.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+        if self._commits % LOOK_AT_WAL == 0:
+            size = self.wal.size()
+            if size > LARGEST_WAL + self._pinned:
+                # One who reads for long keeps it from starting anew: next time much later.
+                self._pinned = 0 if self._restart_wal() else size
+
+    def _restart_wal(self) -> bool:
+        self.writer.execute(f"PRAGMA busy_timeout = {int(LONGEST_RESTART * 1000)}")
+        try:
+            busy = self.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+        finally:
+            self.writer.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+        return not busy
 
     def _has_room(self) -> bool:
         """On the disk, or in the database itself: it keeps the pages of what was removed."""

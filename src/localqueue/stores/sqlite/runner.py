@@ -66,6 +66,7 @@ class FileRunner:
     ) -> None:
         self._companions = companions
         self._path = companions.database
+        self._name = str(self._path)
         self._durability = durability
         self._syncs = SYNCS_ITSELF and durability == "full"
         self._timeout = timeout
@@ -143,7 +144,7 @@ class FileRunner:
                     db = connection.connect_to_read(self._path, timeout=self._timeout)
                 if lasting and self._syncs:
                     self._sync(file)
-                return run_read(db, file.state, verb, str(self._path))
+                return run_read(db, file.state, verb, self._name)
         finally:
             self._give_back(file, db)
 
@@ -211,7 +212,7 @@ class FileRunner:
         figures["largest_group"] = max(figures["largest_group"], len(calls))
         try:
             # Once more: it may have gone while they waited for the lock, with what they put.
-            connection.check_same_file(self._path, file.inode)
+            connection.check_same_file(self._name, file.inode)
             if self._syncs and _has_to_last(group):
                 self._sync(file)
         except StoreError as error:
@@ -229,7 +230,7 @@ class FileRunner:
             file.wal.sync()
         except OSError as error:
             file.lock.mark(SYNC_FAILED, True)
-            raise outcome_unknown(str(self._path), error) from error
+            raise outcome_unknown(self._name, error) from error
         self._figures["syncs"] += 1
         self._figures["sync_time"] += time.perf_counter() - began
 
@@ -284,7 +285,7 @@ class FileRunner:
         if self._closed:
             raise StoreClosed(f"{self._path}: the store was closed")
         if self._inode is not None:
-            connection.check_same_file(self._path, self._inode)
+            connection.check_same_file(self._name, self._inode)
         if self._open is not None and self._open.pid != os.getpid():
             # A connection that crossed a fork all the same: closing it here would touch the
             # parent's file, so it is only kept from being collected.
@@ -335,11 +336,11 @@ class FileRunner:
         if self._inode is not None:
             # What SQLite says of a file that goes away in the middle is anybody's guess.
             try:
-                connection.check_same_file(self._path, self._inode)
+                connection.check_same_file(self._name, self._inode)
             except StoreError as moved:
                 return moved
         self._doubted = self._doubted or connection.is_doubtful(error)
-        translated = connection.translate(error, str(self._path))
+        translated = connection.translate(error, self._name)
         translated.__cause__ = error
         return translated
 

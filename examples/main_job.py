@@ -8,7 +8,7 @@ each run and stays afterwards, to be looked at.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -224,4 +224,8 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     beside_the_readme = Path(__file__).resolve().parent.parent / "data"
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else beside_the_readme)
+    parser = argparse.ArgumentParser(prog="./run", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=beside_the_readme, help="where the file is made"
+    )
+    main(parser.parse_args().folder)

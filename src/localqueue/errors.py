@@ -17,6 +17,7 @@ LocalQueueError
     ├── StoreFull                       the disk or quota is full; what was stored is intact
     ├── StoreCorrupt                    terminal: stop and look
     ├── StoreReadOnly                   the file or its folder may not be written
+    ├── StoreMissing                    there is no store to look after at this path
     ├── StoreMoved                      the file was deleted or replaced while it was open
     ├── StoreUnsupported (ValueError)   not a file that this release reads: foreign or newer
     ├── StoreClosed                     close() was called
@@ -95,6 +96,10 @@ class StoreCorrupt(StoreError):
 
 class StoreReadOnly(StoreError):
     """The file or its folder may not be written by this process."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at this path; only a queue's calls make one."""
 
 
 class StoreMoved(StoreError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from localqueue.calls.attachment import Attachment
 from localqueue.calls.calls import Calls
@@ -15,7 +15,7 @@ from localqueue.calls.looking import on_the_wall, shown
 from localqueue.calls.settling import checked_id
 from localqueue.checks import check_count, check_key, check_seconds
 from localqueue.clock import SYSTEM_CLOCK, Clock, StoreTime
-from localqueue.errors import ConfigurationError, InvalidArgument
+from localqueue.errors import ConfigurationError, InvalidArgument, WrongType
 from localqueue.message import QueueMessage, QueueStats
 from localqueue.policies.acknowledgement import AcknowledgementPolicy
 from localqueue.policies.backpressure import BackpressurePolicy
@@ -163,6 +163,11 @@ class PersistentQueue(Generic[T]):
         if self._policies.spec is not None:
             return self._policies.spec.build_worker_config(**overrides)
         return PersistentWorkerConfig(**overrides)
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongType(
+            "a queue cannot be sent to another process; open it there, with the same name and store"
+        )
 
     def __repr__(self) -> str:
         return f"PersistentQueue({self.name!r}, store={self._attachment!r})"

@@ -71,7 +71,9 @@ class Attachment:
                 return self.when
             store = self._store
             if store is None:
-                store = self._store = SQLiteQueueStore(self._path or default_path())
+                store = self._store = SQLiteQueueStore(
+                    default_path() if self._path is None else self._path
+                )
             when = StoreTime(self.clock, store.open_clock(self.clock))
             explicit = self.policies.explicit_settings
             if explicit:

@@ -27,7 +27,8 @@ def open_store(url: str) -> QueueStore:
     scheme, colon, rest = url.partition("://")
     if not colon:
         raise ConfigurationError(
-            f"{url!r} is not the URL of a store; use sqlite:///file or memory://"
+            f"{url!r} is not the URL of a store; use sqlite:///file or memory://, or give a path as"
+            " store_path="
         )
     path, _, query = rest.partition("?")
     match scheme.lower():
@@ -60,7 +61,7 @@ def as_store(store: Any) -> QueueStore:
         return MinimalStore(store)
     raise WrongType(
         f"store must be a queue store or a URL such as sqlite:///jobs.sqlite3, not"
-        f" {type(store).__name__}"
+        f" {type(store).__name__}; a path is given as store_path="
     )
 
 

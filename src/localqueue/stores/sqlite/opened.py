@@ -31,6 +31,7 @@ class OpenFile:
         self, companions: Companions, *, durability: str, timeout: float, network: bool
     ) -> None:
         self.pid = os.getpid()
+        self._closed = True
         self.path = companions.database
         self.timeout = timeout
         self.readers: list[sqlite3.Connection] = []
@@ -67,12 +68,19 @@ class OpenFile:
             self.ballast = Ballast(companions.ballast)
             self.ballast.make()
             undo.pop_all()
+        self._closed = False
 
-    def close(self, *, tidy: bool = True) -> None:
+    def __del__(self) -> None:
+        # Descriptors are not closed with their owner.
+        if not self._closed and self.pid == os.getpid():
+            with contextlib.suppress(Exception):
+                self.close(patience=0.0)
+
+    def close(self, *, tidy: bool = True, patience: float = LONGEST_CLOSE) -> None:
         """Under the lock: the last connection to close makes a checkpoint."""
-        held = True
+        self._closed = held = True
         try:
-            self.lock.acquire(time.monotonic() + min(self.timeout, LONGEST_CLOSE))
+            self.lock.acquire(time.monotonic() + min(self.timeout, patience))
         except StoreBusy:
             held = False
         try:
@@ -92,6 +100,7 @@ class OpenFile:
 
         The connections stay as they are. Closing them here would touch the parent's file.
         """
+        self._closed = True
         self.lock.close()
         self.wal.close()
         self._companions.leave(self._user, tidy=False)

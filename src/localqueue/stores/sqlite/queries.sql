@@ -161,9 +161,9 @@ FROM json_each(?5) AS j CROSS JOIN message AS m WHERE m.id = j.value AND m.queue
     AND m.state = 3 AND m.token = ?4 + j.key AND {plain_to_ack}
 
 -- name: add_ack_events_of_run (hot)
--- The same for ids from ?5 to ?6.
+-- The same for ids from ?5 to ?6. The plus keeps SQLite from walking all leases of the queue.
 {ack_event} SELECT ?1 + m.id - ?5, {acked}
-FROM message AS m WHERE m.id BETWEEN ?5 AND ?6 AND m.queue = ?3 AND m.state = 3
+FROM message AS m WHERE m.id BETWEEN ?5 AND ?6 AND +m.queue = ?3 AND m.state = 3
     AND m.token = ?4 + m.id - ?5 AND {plain_to_ack}
 
 -- name: delete_messages (hot)
@@ -448,8 +448,10 @@ ORDER BY m.due_at LIMIT ?
 SELECT crashes, liveness, note, expires_at, key FROM message
 WHERE state = 3 AND queue = ? AND due_at <= ?
 
--- name: leases (hot)
-SELECT worker, leased_at FROM message WHERE state = 3 AND queue = ? AND due_at > ?
+-- name: leases
+-- By worker. Sorting them takes a third of the time of reading them into Python.
+SELECT worker, count(*), min(leased_at), sum(leased_at) FROM message
+WHERE state = 3 AND queue = ? AND due_at > ? GROUP BY worker
 
 -- name: next_due_delayed (hot)
 SELECT due_at FROM message WHERE state = 1 AND queue = ? ORDER BY due_at LIMIT 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from localqueue.clock import Now
 from localqueue.errors import StoreBusy, StoreClosed, StoreError
-from localqueue.stores.sqlite import connection, fork
+from localqueue.stores.sqlite import connection, fork, process_end
 from localqueue.stores.sqlite.commit import Group, raise_if_damaged, roll_back, run_calls, run_read
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, outcome_unknown
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from localqueue.stores.sqlite.answer import Answer
 
 R = TypeVar("R")
+LONGEST_AT_EXIT = 1.0
 
 
 class Runner(Protocol):
@@ -82,6 +83,7 @@ class FileRunner:
         self._figures = {"calls": 0, "commits": 0, "largest_group": 0, "syncs": 0, "sync_time": 0.0}
         self._make_locks()
         fork.watch(self)
+        process_end.watch(self)
 
     def _make_locks(self) -> None:
         self._group = GroupCommit(self._work, self._take_back)
@@ -156,6 +158,16 @@ class FileRunner:
             "lock_waits": 0 if lock is None else lock.waits,
             "longest_lock_wait": 0.0 if lock is None else lock.longest_wait,
         }
+
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    def close_at_exit(self) -> None:
+        """Nobody closed it: leave no files behind, unless somebody is still at work."""
+        with contextlib.suppress(StoreError):
+            self._group.hold(time.monotonic() + LONGEST_AT_EXIT)
+            self._closed = True
+            self._close_file()
 
     def close(self) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,6 +15,8 @@ from localqueue.errors import (
     InvalidArgument,
     StoreBusy,
     StoreCorrupt,
+    StoreMissing,
+    StoreReadOnly,
     WrongType,
 )
 from localqueue.message import QueueStats, Receipt
@@ -330,6 +333,10 @@ class SQLiteQueueStore(SQLStore):
             raise ConfigurationError(f'durability must be "full" or "relaxed", not {durability!r}')
         if not isinstance(path, (str, Path)):
             raise WrongType(f"path must be a string or a Path, not {type(path).__name__}")
+        if str(path) in ("", ".", ":memory:"):
+            raise InvalidArgument(
+                f"{str(path)!r} names no file; a store in memory is MemoryQueueStore()"
+            )
         if "\0" in str(path):
             raise InvalidArgument(f"path cannot contain a NUL: {path!r}")
         self.path = Path(path).expanduser().absolute()
@@ -362,6 +369,7 @@ class SQLiteQueueStore(SQLStore):
         """
         from localqueue.stores.sqlite.operations.backup import backup
 
+        self._check_it_exists()
         # Opened, recognised and migrated as by any other call.
         self.queues()
         return backup(
@@ -376,6 +384,7 @@ class SQLiteQueueStore(SQLStore):
         """
         from localqueue.stores.sqlite.operations.check import check
 
+        self._check_it_exists()
         # Opened as by any other call; what it trips over is for the report.
         with contextlib.suppress(StoreCorrupt):
             self.queues()
@@ -389,6 +398,7 @@ class SQLiteQueueStore(SQLStore):
         """
         from localqueue.stores.sqlite.operations.salvage import salvage
 
+        self._check_it_exists()
         return salvage(self.path, path, overwrite=overwrite)
 
     def vacuum(self) -> VacuumReport:
@@ -399,11 +409,14 @@ class SQLiteQueueStore(SQLStore):
         """
         from localqueue.stores.sqlite.operations.vacuum import vacuum
 
+        self._check_it_exists()
         return vacuum(self.path, self._file)
 
     def diagnostics(self) -> dict[str, Any]:
         """Versions, sizes, settings, counts and warnings; the value can be written as JSON."""
         from localqueue.stores.sqlite.operations.diagnostics import Facts, diagnose, read_pragmas
+
+        self._check_it_exists()
 
         def stats(now: float) -> dict[str, QueueStats]:
             return {name: self.stats(name, now=now) for name in self.queues()}
@@ -416,6 +429,23 @@ class SQLiteQueueStore(SQLStore):
         return diagnose(
             Facts(self.path, self.durability, self.timeout, stats, readers, figures, pragmas)
         )
+
+    def _check_it_exists(self) -> None:
+        """Looking after a file makes none: a path that was misspelt must not look healthy."""
+        if not self._file.is_open():
+            try:
+                size = self.path.stat().st_size
+            except FileNotFoundError:
+                raise StoreMissing(f"{self.path}: there is no such file") from None
+            except OSError as error:
+                raise StoreReadOnly(f"{self.path}: it cannot be read here ({error})") from error
+            if size == 0:
+                raise StoreMissing(f"{self.path}: the file is empty")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To another process: it opens the file for itself.
+        rest: dict[str, Any] = {"durability": self.durability, "timeout": self.timeout}
+        return partial(SQLiteQueueStore, self.path, **rest), ()
 
     def __repr__(self) -> str:
         return f"SQLiteQueueStore({str(self.path)!r}, durability={self.durability!r})"

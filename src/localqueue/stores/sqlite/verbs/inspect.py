@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from localqueue.message import QueueStats
@@ -97,19 +96,20 @@ def stats(view: View, queue: str, now: float) -> QueueStats:
         return QueueStats()
     counts = _as_if_swept(view, row, now)
     leases = view.db.execute(SQL.leases, (row.id, now)).fetchall()
-    ages = [now - leased_at for _, leased_at in leases]
+    n = sum(count for _, count, _, _ in leases)
+    since = sum(moments for _, _, _, moments in leases)
     return QueueStats(
         ready=counts[READY],
         delayed=counts[DELAYED] + counts[HELD],
         inflight=counts[INFLIGHT],
         dead=counts[DEAD],
         total=sum(counts),
-        by_worker_id=dict(Counter(worker for worker, _ in leases if worker is not None)),
+        by_worker_id={worker: count for worker, count, _, _ in leases if worker is not None},
         leases_by_worker_id=view.file.counts.leases(view.db, row.id, view.start_seq),
         last_seen_by_worker_id=dict(view.db.execute(SQL.workers_seen, (row.id,)).fetchall()),
         oldest_ready_age_seconds=_oldest_ready_age(view, row, now),
-        oldest_inflight_age_seconds=max(ages, default=None),
-        average_inflight_age_seconds=sum(ages) / len(ages) if ages else None,
+        oldest_inflight_age_seconds=now - min(first for _, _, first, _ in leases) if n else None,
+        average_inflight_age_seconds=now - since / n if n else None,
         held=counts[HELD],
     )
 

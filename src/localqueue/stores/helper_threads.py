@@ -47,8 +47,14 @@ class HelperThreads:
             if self._idle >= len(self._waiting):
                 self._changed.notify()
             elif self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                try:
+                    threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                except BaseException:
+                    if not self._threads:
+                        self._waiting.pop()
+                        raise
+                else:
+                    self._threads += 1
 
     def _start_anew(self) -> None:
         self._pid = os.getpid()

@@ -6,7 +6,7 @@ One set of statements serves both, so what a test sees with it is what a file do
 from __future__ import annotations
 
 from localqueue.stores.protocol import Atomicity, StoreCapabilities
-from localqueue.stores.sqlite.runner import MemoryRunner
+from localqueue.stores.sqlite.memory_runner import MemoryRunner
 from localqueue.stores.sqlite.store import SQLStore
 from localqueue.stores.sqlite.wakeup import make_wakeups
 

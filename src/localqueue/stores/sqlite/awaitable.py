@@ -98,6 +98,12 @@ class _Led(Pending[R]):
     def lose(self, answer: R, error: BaseException | None) -> None:
         self._runner.abandon(self.call)
 
+    def _abandon(self) -> None:
+        super()._abandon()
+        if self._future.cancelled():
+            # Now: the loop may be gone before the answer comes.
+            self._runner.abandon(self.call)
+
 
 def make_awaitable(store: SQLStore, runner: Runner, wakeups: Wakeups) -> QueueStore:
     return cast("QueueStore", AwaitableSQLStore(store, runner, wakeups))

@@ -20,13 +20,14 @@ R = TypeVar("R")
 
 
 class Group:
-    """Calls on their way into the file. Afterwards each has an answer or an error."""
+    """Calls on their way into the file."""
 
     def __init__(self, file: OpenFile, translate: Callable[[Exception], Exception]) -> None:
         self.calls: list[Call[Any]] = []
+        self.settled: list[Call[Any]] = []
+        """Those that are committed, or refused: what they have is final."""
         self.ready: set[int] = set()
         self.room: set[int] = set()
-        self.committed = False
         self.wrote = False
         """Whether there is something to sync."""
         self._file = file
@@ -36,71 +37,82 @@ class Group:
         """Together, and when one of them spoils that, each for itself.
 
         What is raised before the calls are taken is an error of SQLite that is none of theirs;
-        afterwards only what interrupts the thread, and ``committed`` tells what became of it then.
+        afterwards only what interrupts the thread, and ``settled`` tells what became of it then.
         """
         db = self._file.writer
-        # Before: whoever waits for a foreign lock on the file makes nobody wait with it.
-        db.execute("BEGIN IMMEDIATE")
         try:
-            self.calls = calls = take()
-            if self._file.disk_full and any(call.manner.grows for call in calls):
+            # Before: whoever waits for a foreign lock on the file makes nobody wait with it.
+            db.execute("BEGIN IMMEDIATE")
+            self.calls = take()
+            if self._file.disk_full and any(call.manner.grows for call in self.calls):
                 roll_back(db)
                 self._each_alone(None)
-                return
-            self._together(calls)
+            else:
+                self._together(self.calls)
         except Exception as error:
-            if is_full(error):
-                self._file.give_up_ballast()
-            elif len(calls) == 1 and not isinstance(error, sqlite3.IntegrityError):
-                calls[0].error = self._translate(error)
-                return
-            # Also one that met a row it did not expect: a foreign program may have written it.
-            self._each_alone(error)
+            if not self.calls:
+                raise
+            self._fail(error)
         finally:
             roll_back(db)
+
+    def _fail(self, error: Exception) -> None:
+        alone = len(self.calls) == 1
+        if is_full(error):
+            self._file.give_up_ballast()
+        elif alone and not isinstance(error, sqlite3.IntegrityError):
+            self._refuse(self.calls[0], self._translate(error))
+            return
+        # Also one that met a row it did not expect: a foreign program may have written it.
+        self._each_alone(error)
+
+    def _refuse(self, call: Call[Any], error: Exception) -> None:
+        call.error = error
+        self.settled.append(call)
 
     def _each_alone(self, why: Exception | None) -> None:
         for call in self.calls:
             call.error = None
             if call.manner.grows and self._file.disk_full:
-                call.error = StoreFull(
+                full = StoreFull(
                     f"{self._file.path}: the disk is full; what was stored is intact, and can be"
                     " taken out"
                 )
-                call.error.__cause__ = why
+                full.__cause__ = why
+                self._refuse(call, full)
                 continue
             try:
                 self._file.writer.execute("BEGIN IMMEDIATE")
                 self._together([call])
             except Exception as error:
-                call.error = self._translate(error)
+                self._refuse(call, self._translate(error))
 
     def _together(self, calls: list[Call[Any]]) -> None:
         """Run and commit what was begun."""
-        db = self._file.writer
+        db, state = self._file.writer, self._file.state
         done: list[Transaction] = []
         try:
-            done = run_calls(db, self._file.state, calls)
+            done = run_calls(db, state, calls)
             db.execute("COMMIT")
+            self._remember(done, calls)
         except BaseException as error:
+            state.upto = None
             if done and not isinstance(error, Exception) and not db.in_transaction:
                 # Interrupted after the fact.
-                self._remember(done)
+                if calls[0] not in self.settled:
+                    self._remember(done, calls)
                 raise
             roll_back(db)
-            self._file.state.upto = None
             raise_if_damaged(db, error, str(self._file.path))
             raise
-        self._remember(done)
-        self._file.committed()
 
-    def _remember(self, done: list[Transaction]) -> None:
-        self.committed = True
+    def _remember(self, done: list[Transaction], calls: list[Call[Any]]) -> None:
+        self.wrote = self.wrote or any(tx.has_changed() for tx in done)
+        self.settled += calls
         for tx in done:
             tx.committed()
             self.ready |= tx.ready
             self.room |= tx.room
-            self.wrote = self.wrote or tx.has_changed()
 
 
 def run_calls(

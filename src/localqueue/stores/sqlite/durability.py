@@ -30,6 +30,9 @@ SYNCS_ITSELF = sys.platform == "darwin" or hasattr(os, "fdatasync")
 """Elsewhere SQLite syncs, inside the commit."""
 
 
+_CLOSED = -1
+
+
 class Wal:
     """The -wal of a connection."""
 
@@ -49,7 +52,8 @@ class Wal:
         _sync(self._descriptor)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        os.close(descriptor)
 
 
 def outcome_unknown(where: str, error: OSError) -> StoreError:

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from localqueue.clock import Now
-from localqueue.errors import StoreBusy
+from localqueue.errors import StoreBusy, StoreClosed
 from localqueue.stores.sqlite.view import Transaction
 
 R = TypeVar("R")
@@ -57,12 +57,23 @@ class Listener(Protocol):
         """
 
 
+class Nobody:
+    """Listens to calls that nobody asked for."""
+
+    def taken(self) -> bool:
+        return True
+
+    def finished(self, call: Call[Any]) -> None: ...
+
+    def tell(self) -> None: ...
+
+
 class Call(Generic[R]):
     """A verb that somebody waits for."""
 
     __slots__ = (
-        "_awake", "answer", "deadline", "error", "finished", "gone", "leads", "listener", "manner",
-        "now", "verb",
+        "_awake", "answer", "deadline", "error", "finished", "gone", "listener", "manner", "now",
+        "taken", "verb",
     )  # fmt: skip
 
     answer: R
@@ -82,7 +93,8 @@ class Call(Generic[R]):
         self.listener = listener
         self.error: BaseException | None = None
         self.gone = False
-        self.leads = False
+        """Its caller will not see the answer."""
+        self.taken = False
         self.finished = False
         self._awake: threading.Lock | None = None
 
@@ -94,6 +106,13 @@ class Call(Generic[R]):
                 # The traceback holds this frame: no circle.
                 self.error = None
         return self.answer
+
+    def take(self) -> bool:
+        """From now on it runs to its end; False when it was withdrawn."""
+        if self.listener is not None and not self.taken and not self.listener.taken():
+            return False
+        self.taken = True
+        return True
 
     def finish(self) -> None:
         """Its answer or error is final: tell the one who waits."""
@@ -113,7 +132,7 @@ class Call(Generic[R]):
         return self._awake.acquire(timeout=max(0.0, timeout))
 
     def wake(self) -> None:
-        if self._awake is not None:
+        if self._awake is not None and self._awake.locked():
             self._awake.release()
 
 
@@ -121,14 +140,18 @@ class Work(Protocol):
     """What a leader does."""
 
     def __call__(self, own: Call[Any], take: Callable[[], list[Call[Any]]]) -> None:
-        """Take the calls that wait, ``own`` first, and finish each with an answer or an error.
+        """Take the calls that wait, ``own`` first, and finish those whose answer is final.
 
-        What is raised is the error of ``own``; no other may be left unfinished by it.
+        Those that are left are given the error that is raised; after an interrupt, which is for
+        ``own`` alone, they are done in the next group.
         """
 
 
 class GroupCommit:
-    """Who works, and who waits."""
+    """Who works, and who waits.
+
+    Interrupts come at any moment: who leads is one assignment, and giving it up is done once.
+    """
 
     def __init__(self, work: Work, abandoned: Callable[[Call[Any]], None]) -> None:
         """``abandoned`` is given finished calls whose caller did not wait for them."""
@@ -136,144 +159,197 @@ class GroupCommit:
         self._abandoned = abandoned
         self._mutex = threading.Lock()
         self._waiting: deque[Call[Any]] = deque()
-        self._leading = False
+        self._leader: Call[Any] | None = None
+        self._thread = 0
+        """The one that leads."""
         self._helper: _Helper | None = None
+        self._stopped = False
 
     def run(self, call: Call[R]) -> R:
         """The answer, when the work is done; StoreBusy at the call's deadline."""
-        if not self._leads_at_once(call):
-            self._follow(call)
-        if call.leads:
-            self._lead(call)
+        try:
+            if self._leads_at_once(call) or self._follows_until_it_leads(call):
+                self._lead(call)
+        except BaseException:
+            self._leave(call)
+            raise
         return call.result()
 
     def submit(self, call: Call[Any]) -> None:
         """The same for a call with a listener; returns at once."""
         with self._mutex:
-            self._waiting.append(call)
-            if not self._leading:
-                self._leading = True
-                self._wake_helper()
+            if not self._stopped:
+                if self._helper is None:
+                    # Before anything is changed: a thread may not be had.
+                    self._helper = _Helper(self)
+                self._waiting.append(call)
+                if self._leader is None:
+                    self._leader = _THE_HELPER
+                    self._helper.wake()
+                return
+        call.error = StoreClosed("the store was closed")
+        self._end(call)
 
-    def give_back(self, calls: list[Call[Any]]) -> None:
-        """Calls that were taken and came to nothing: they are first in the next group."""
-        with self._mutex:
-            self._waiting.extendleft(reversed(calls))
-
-    def hold(self, deadline: float) -> None:
-        """Let nobody work until ``let_go``; StoreBusy at the deadline."""
+    def hold(self, deadline: float) -> Call[None]:
+        """Let nobody work until ``let_go`` of what this returns; StoreBusy at the deadline."""
         call: Call[None] = Call(_stand_alone, 0.0, deadline)
-        if not self._leads_at_once(call):
-            self._follow(call)
+        try:
+            if not self._leads_at_once(call):
+                self._follows_until_it_leads(call)
+        except BaseException:
+            self._leave(call)
+            raise
+        return call
 
-    def let_go(self) -> None:
-        """The next one leads."""
+    def let_go(self, leader: Call[Any]) -> None:
+        """The next one leads, if this one did."""
         with self._mutex:
+            if self._leader is not leader:
+                return
             if not self._waiting:
-                self._leading = False
+                self._leader = None
                 return
-            if self._waiting[0].listener is not None:
-                self._wake_helper()
+            successor = self._waiting[0]
+            if successor.listener is not None:
+                self._leader = _THE_HELPER
+                assert self._helper is not None
+                self._helper.wake()
                 return
-            successor = self._waiting.popleft()
-            successor.leads = True
+            self._leader = successor
+            self._waiting.popleft()
         successor.wake()
 
     def stop(self) -> None:
-        """End the helper thread."""
+        """End the helper thread; who still waits for it hears that the store was closed."""
         with self._mutex:
+            self._stopped = True
+            left = [call for call in self._waiting if call.listener is not None]
+            for call in left:
+                self._waiting.remove(call)
             if self._helper is not None:
                 self._helper.stop()
-                self._helper = None
+        for call in left:
+            if call.take():
+                call.error = StoreClosed("the store was closed")
+                self._end(call)
 
     def lead_for_listener(self) -> None:
         """What the helper does: lead the first that waits, if that is still one without thread."""
+        own, overdue = None, []
         with self._mutex:
-            own = None
-            while self._waiting and (listener := self._waiting[0].listener) is not None:
+            now = time.monotonic()
+            while own is None and self._waiting and self._waiting[0].listener is not None:
                 call = self._waiting.popleft()
-                if listener.taken():
-                    own = call
-                    break
+                if call.deadline < now:
+                    overdue.append(call)
+                elif call.take():
+                    own = self._leader = call
+        self._end_overdue(overdue)
         if own is None:
-            self.let_go()
-            return
-        self._lead(own)
+            self.let_go(_THE_HELPER)
+        else:
+            self._lead(own)
 
     def _leads_at_once(self, call: Call[Any]) -> bool:
         with self._mutex:
-            if not self._leading:
-                self._leading = call.leads = True
+            if self._leader is None:
+                self._leader = call
                 return True
+            if self._thread == threading.get_ident() and self._leader is not _THE_HELPER:
+                raise StoreBusy("this thread is at work on a call already; a signal interrupted it")
             call.line_up()
             self._waiting.append(call)
             return False
 
-    def _follow(self, call: Call[Any]) -> None:
-        """Return when the call is finished, or leads."""
-        try:
-            if not call.wait(call.deadline - time.monotonic()):
-                if self._withdraw(call):
+    def _follows_until_it_leads(self, call: Call[Any]) -> bool:
+        """False when it is finished instead."""
+        if not call.wait(call.deadline - time.monotonic()):
+            with self._mutex:
+                if call in self._waiting:
+                    self._waiting.remove(call)
                     raise StoreBusy("other threads kept the store busy until the timeout")
+            if self._leader is not call:
                 # Somebody works on it, and has an end.
                 call.wait(threading.TIMEOUT_MAX)
-        except BaseException:
-            self._leave(call)
-            raise
-
-    def _withdraw(self, call: Call[Any]) -> bool:
-        """Whether nobody worked on it: then nobody will."""
-        with self._mutex:
-            if call not in self._waiting:
-                return False
-            self._waiting.remove(call)
-            return True
+        return self._leader is call
 
     def _leave(self, call: Call[Any]) -> None:
-        """Its caller was interrupted while it waited."""
-        if not self._withdraw(call):
-            call.gone = True
-            if call.leads:
-                self.let_go()
-            elif call.finished:
-                self._abandoned(call)
+        """Its caller goes without an answer."""
+        with self._mutex:
+            if call in self._waiting:
+                self._waiting.remove(call)
+                return
+        call.gone = True
+        self.let_go(call)
+        if call.finished:
+            self._abandoned(call)
 
     def _lead(self, own: Call[Any]) -> None:
         group = [own]
-
-        def take() -> list[Call[Any]]:
-            group[:] = self._take(own)
-            return group
-
+        error: BaseException | None = None
         try:
-            self._work(own, take)
-        except Exception as error:
-            own.error = error
+            self._thread = threading.get_ident()
+            own.taken = True
+            self._work(own, lambda: self._take(group))
+        except BaseException as raised:
+            error = raised
+            if not isinstance(raised, Exception):
+                raise
+            own.error = raised
         finally:
+            self._thread = 0
             try:
-                own.finish()
-                for call in group:
-                    if call.listener is not None:
-                        call.listener.tell()
+                self._end_all(own, group, error)
             finally:
-                self.let_go()
+                self.let_go(own)
 
-    def _take(self, own: Call[Any]) -> list[Call[Any]]:
-        batch = [own]
-        if self._waiting:
+    def _end_all(self, own: Call[Any], group: list[Call[Any]], error: BaseException | None) -> None:
+        """Nobody who was taken is left without an end."""
+        left = [call for call in group if call is not own and not call.finished]
+        if isinstance(error, Exception):
+            for call in left:
+                call.error = error
+                call.finish()
+        elif left:
             with self._mutex:
-                while self._waiting and len(batch) < LARGEST_GROUP:
-                    if self._waiting[0].verb is _stand_alone:
-                        break
-                    call = self._waiting.popleft()
-                    if call.listener is None or call.listener.taken():
-                        batch.append(call)
-        return batch
+                self._waiting.extendleft(reversed(left))
+        own.finish()
+        if own.gone:
+            self._abandoned(own)
+        for call in group:
+            if call.listener is not None:
+                call.listener.tell()
 
-    def _wake_helper(self) -> None:
-        if self._helper is None:
-            self._helper = _Helper(self)
-        self._helper.wake()
+    def _take(self, group: list[Call[Any]]) -> list[Call[Any]]:
+        if self._waiting:
+            overdue = []
+            with self._mutex:
+                now = time.monotonic()
+                while self._waiting and len(group) < LARGEST_GROUP:
+                    call = self._waiting[0]
+                    if call.verb is _stand_alone:
+                        break
+                    if call.listener is not None and call.deadline < now:
+                        overdue.append(self._waiting.popleft())
+                    elif call.take():
+                        group.append(call)
+                        self._waiting.popleft()
+                    else:
+                        self._waiting.popleft()
+            self._end_overdue(overdue)
+        return group
+
+    def _end_overdue(self, calls: list[Call[Any]]) -> None:
+        """Nobody withdraws a call without a thread when its time is over."""
+        for call in calls:
+            if call.take():
+                call.error = StoreBusy("the store was busy until the timeout")
+                self._end(call)
+
+    def _end(self, call: Call[Any]) -> None:
+        call.finish()
+        if call.listener is not None:
+            call.listener.tell()
 
 
 class _Helper:
@@ -300,3 +376,7 @@ class _Helper:
 
 def _stand_alone(_: Transaction) -> None:
     """The verb of one that wants nobody to work."""
+
+
+_THE_HELPER: Call[Any] = Call(_stand_alone, 0.0, 0.0)
+"""Leads until it has found out for whom."""

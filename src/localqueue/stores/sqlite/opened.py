@@ -28,12 +28,19 @@ class OpenFile:
     """One writing connection, reading ones beside it, and the lock between processes."""
 
     def __init__(
-        self, companions: Companions, *, durability: str, timeout: float, network: bool
+        self,
+        companions: Companions,
+        *,
+        durability: str,
+        timeout: float,
+        deadline: float,
+        network: bool,
     ) -> None:
         self.pid = os.getpid()
         self._closed = True
         self.path = companions.database
         self.timeout = timeout
+        self._busy_timeout = max(0.0, deadline - time.monotonic())
         self.readers: list[sqlite3.Connection] = []
         self.reading = 0
         """Readers at work: their connections are not in the list."""
@@ -51,9 +58,10 @@ class OpenFile:
                 undo.callback(companions.leave, self._user)
                 self.lock: Lock = make_lock(companions.lock, companions.turn)
             undo.callback(self.lock.close)
-            self.lock.acquire(time.monotonic() + timeout)
+            self.lock.acquire(deadline)
             try:
-                self.writer = connection.connect(self.path, durability=durability, timeout=timeout)
+                left = max(0.0, deadline - time.monotonic())
+                self.writer = connection.connect(self.path, durability=durability, timeout=left)
                 undo.callback(self.writer.close)
                 connection.bring_up_to_date(self.writer, str(self.path))
                 self.state = FileState(Identity(self.writer.execute(SQL.identities).fetchall()))
@@ -127,21 +135,32 @@ class OpenFile:
         self.lock.mark(DISK_FULL, True)
         self.disk_full = True
 
-    def committed(self) -> None:
-        """SQLite makes checkpoints by itself; where readers never pause it does not come to it."""
+    def wait_no_longer_than(self, deadline: float) -> None:
+        """How long SQLite waits for a foreign program that has locked the file."""
+        left = max(0.0, deadline - time.monotonic())
+        if abs(left - self._busy_timeout) > 0.1 * self.timeout:
+            self.writer.execute(f"PRAGMA busy_timeout = {int(left * 1000)}")
+            self._busy_timeout = left
+
+    def look_at_wal(self) -> None:
+        """SQLite makes checkpoints by itself; where readers never pause it does not come to it.
+
+        What was committed stays so, whatever becomes of this.
+        """
         self._commits += 1
         if self._commits % LOOK_AT_WAL == 0:
-            size = self.wal.size()
-            if size > LARGEST_WAL + self._pinned:
-                # One who reads for long keeps it from starting anew: next time much later.
-                self._pinned = 0 if self._restart_wal() else size
+            with contextlib.suppress(OSError, sqlite3.Error):
+                size = self.wal.size()
+                if size > LARGEST_WAL + self._pinned:
+                    # One who reads for long keeps it from starting anew: next time much later.
+                    self._pinned = 0 if self._restart_wal() else size
 
     def _restart_wal(self) -> bool:
         self.writer.execute(f"PRAGMA busy_timeout = {int(LONGEST_RESTART * 1000)}")
         try:
             busy = self.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
         finally:
-            self.writer.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+            self.writer.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
         return not busy
 
     def _has_room(self) -> bool:
@@ -164,7 +183,6 @@ class OpenFile:
                 f"{self.path}: the disk failed, and the file cannot be repaired while others read"
                 " it; nothing is stored until then"
             )
-        fresh = Wal(self._companions.wal)
-        self.wal.close()
-        self.wal = fresh
+        old, self.wal = self.wal, Wal(self._companions.wal)
+        old.close()
         self.lock.mark(SYNC_FAILED, False)

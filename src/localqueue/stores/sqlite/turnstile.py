@@ -25,6 +25,7 @@ except ImportError:  # Windows: SQLite's own lock has to do.
 SLICE = 0.002
 SYNC_FAILED, DISK_FULL = range(2)
 """What the holder of the lock has to know: bytes of the lock file."""
+_CLOSED = -1
 _NO_MARKS = b"\0\0"
 _NAME_LENGTH = 8
 """After the marks stands the name of the one who held the lock last."""
@@ -45,6 +46,9 @@ class Lock(Protocol):
 
     def marks(self) -> bytes:
         """The marks that are set; empty when there is none, which is nearly always."""
+
+    def is_marked(self, which: int) -> bool:
+        """One of them, also for who does not hold the lock."""
 
     def mark(self, which: int, on: bool) -> None: ...
 
@@ -72,9 +76,12 @@ class Turnstile:
         self.longest_wait = 0.0
 
     def acquire(self, deadline: float) -> None:
-        if time.monotonic() < self._own_until and _try(self._lock):
+        if self._queueing is not None and self._queueing.is_waiting():
+            # For one who gave up, with our descriptors: what it gets is ours.
+            self._wait(deadline)
+        elif time.monotonic() < self._own_until and _try(self._lock):
             return
-        if not self._try_in_turn():
+        elif not self._try_in_turn():
             self._wait(deadline)
         self._own_until = time.monotonic() + SLICE
 
@@ -89,13 +96,18 @@ class Turnstile:
             os.pwrite(self._lock, self._name, len(_NO_MARKS))
         return b"" if marks == _NO_MARKS else marks
 
+    def is_marked(self, which: int) -> bool:
+        return os.pread(self._lock, 1, which) == b"\1"
+
     def mark(self, which: int, on: bool) -> None:
         os.pwrite(self._lock, b"\1" if on else b"\0", which)
 
     def close(self) -> None:
+        lock, turn = self._lock, self._turn
+        self._lock = self._turn = _CLOSED
         if self._queueing is None or self._queueing.stop():
-            os.close(self._lock)
-            os.close(self._turn)
+            os.close(lock)
+            os.close(turn)
 
     def _try_in_turn(self) -> bool:
         if not _try(self._turn):
@@ -133,6 +145,9 @@ class NoTurnstile:
     def marks(self) -> bytes:
         return b""
 
+    def is_marked(self, which: int) -> bool:
+        return False
+
     def mark(self, which: int, on: bool) -> None: ...
 
     def close(self) -> None: ...
@@ -154,6 +169,10 @@ class _Queueing:
         self._idle = True
         threading.Thread(target=self._run, name="localqueue-lock", daemon=True).start()
 
+    def is_waiting(self) -> bool:
+        with self._changed:
+            return not self._idle
+
     def wait(self, timeout: float) -> bool:
         """Whether the lock was granted in time."""
         with self._changed:
@@ -174,6 +193,8 @@ class _Queueing:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+            if not self._idle:
+                _left_behind.update((self._lock, self._turn))
             return self._idle
 
     def _run(self) -> None:
@@ -189,14 +210,33 @@ class _Queueing:
             with self._changed:
                 self._idle = True
                 if self._stopped:
-                    os.close(self._lock)
-                    os.close(self._turn)
+                    self._close()
                     return
                 if self._wanted:
                     self._wanted, self._granted = False, True
                     self._changed.notify_all()
                 else:
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _close(self) -> None:
+        for descriptor in (self._lock, self._turn):
+            # A child may have it too: closing alone would leave the lock with it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+            _left_behind.discard(descriptor)
+
+
+_left_behind: set[int] = set()
+"""Descriptors that a thread of this process still waits with."""
+
+
+def _after_fork_in_child() -> None:
+    while _left_behind:
+        os.close(_left_behind.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def make_lock(lock: Path, turn: Path) -> Lock:

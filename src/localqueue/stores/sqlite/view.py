@@ -125,6 +125,7 @@ class Transaction(View):
         "_changes",
         "_commit",
         "_deleted",
+        "_from",
         "_recount",
         "events",
         "folded",
@@ -164,10 +165,11 @@ class Transaction(View):
         self.folded: int | None = None
         self._recount = False
         self._changes = db.total_changes
+        self._from = self.seq
 
     def has_changed(self) -> bool:
         """Whether there is anything to undo."""
-        gathered = self.events or self.messages or self._deleted
+        gathered = self.events or self.messages or self._deleted or self.seq != self._from
         return bool(gathered) or self.db.total_changes != self._changes
 
     def committed(self) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from localqueue.stores.protocol import LeaseRequest, Put
+from localqueue.stores.sqlite.group_commit import PLAIN, Call, Manner, Verb
 from localqueue.stores.sqlite.runner import FileRunner
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.view import Transaction
 
+R = TypeVar("R")
 QUEUE = "jobs"
 SOON = 20.0
 """Longer than anything takes that is not stuck."""
@@ -37,6 +40,42 @@ def put(store: SQLiteQueueStore, body: bytes = b"1") -> Any:
 
 def lease_all(store: SQLiteQueueStore) -> list[bytes]:
     return [found.body for found in store.lease(LeaseRequest((QUEUE,), 1000), now=1.0)]
+
+
+class Answer(Future[R]):
+    """A future that takes its call back when it is cancelled.
+
+    A call that nobody works on yet is withdrawn; one that is worked on runs to its end, and what it
+    leased is released. Cancelling is allowed even when the answer is there: then it was not seen.
+    """
+
+    def __init__(self, runner: FileRunner, verb: Verb[R], manner: Manner) -> None:
+        super().__init__()
+        self._runner = runner
+        self.call = runner.submit_for(self, verb, 1.0, manner)
+
+    def taken(self) -> bool:
+        return self.set_running_or_notify_cancel()
+
+    def finished(self, call: Call[Any]) -> None:
+        if call.error is not None:
+            self.set_exception(call.error)
+        else:
+            self.set_result(call.answer)
+
+    def tell(self) -> None:
+        """Told already: a thread that waits for a future is woken by its result."""
+
+    def cancel(self) -> bool:
+        if super().cancel():
+            return True
+        self._runner.abandon(self.call)
+        return False
+
+
+def submit(store: SQLiteQueueStore, verb: Verb[R], manner: Manner = PLAIN) -> Answer[R]:
+    """Call it without a thread that waits."""
+    return Answer(runner_of(store), verb, manner)
 
 
 class Meeting:
@@ -73,12 +112,12 @@ class Meeting:
 def meeting(store: SQLiteQueueStore) -> Iterator[Meeting]:
     """The calls that are added inside run when the block is left."""
     group = runner_of(store)._group
-    group.hold(time.monotonic() + SOON)
+    held = group.hold(time.monotonic() + SOON)
     met = Meeting(store)
     try:
         yield met
     finally:
-        group.let_go()
+        group.let_go(held)
     met.join()
 
 

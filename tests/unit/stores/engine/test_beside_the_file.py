@@ -73,7 +73,7 @@ def test_a_full_disk_refuses_puts_is_drained_and_takes_puts_again(
 
         monkeypatch.undo()
         monkeypatch.setattr(ballast, "LOOK_AGAIN", 0.0)
-        runner_of(other_process)._open.ballast._next_look = 0.0  # type: ignore[union-attr]
+        runner_of(other_process)._holding.file.ballast._next_look = 0.0  # type: ignore[union-attr]
         put(other_process, b"resumed")
         assert spare.exists()
         put(store, b"resumed too")

@@ -195,11 +195,11 @@ def test_a_passing_fault_of_the_disk_is_over_with_the_next_call(tmp_path: Path, 
         raise fault
 
     with make_store(tmp_path) as store:
-        before = runner_of(store)._open
+        before = runner_of(store)._holding.file
         with pytest.raises(StoreError, match="it looks damaged"):
             runner_of(store).write(fail, 1.0)
 
         put(store)
 
-        assert runner_of(store)._open is not before
+        assert runner_of(store)._holding.file is not before
         assert lease_all(store) == [b"1"]

@@ -29,6 +29,7 @@ from tests.unit.stores.engine.phrases import (
     refuse,
     runner_of,
     spoil,
+    submit,
     until,
 )
 
@@ -168,12 +169,12 @@ def test_a_leader_that_is_interrupted_during_the_sync_still_answers_the_others(
 def test_one_who_waits_too_long_is_busy_and_its_call_never_runs(tmp_path: Path) -> None:
     store = make_store(tmp_path, timeout=0.05)
     group = runner_of(store)._group
-    group.hold(time.monotonic() + SOON)
+    held = group.hold(time.monotonic() + SOON)
     try:
         with pytest.raises(StoreBusy, match="other threads"):
             put(store)
     finally:
-        group.let_go()
+        group.let_go(held)
 
     assert lease_all(store) == []
     store.close()
@@ -182,11 +183,10 @@ def test_one_who_waits_too_long_is_busy_and_its_call_never_runs(tmp_path: Path) 
 def test_a_call_of_nobodys_thread_can_be_withdrawn_until_it_is_taken(
     store: SQLiteQueueStore,
 ) -> None:
-    runner = runner_of(store)
     ran: list[str] = []
     with meeting(store):
-        withdrawn = runner.submit(lambda tx: ran.append("withdrawn"), 1.0)
-        kept = runner.submit(lambda tx: ran.append("kept"), 1.0)
+        withdrawn = submit(store, lambda tx: ran.append("withdrawn"))
+        kept = submit(store, lambda tx: ran.append("kept"))
         assert withdrawn.cancel()
 
     kept.result(SOON)
@@ -209,7 +209,7 @@ def test_leases_that_nobody_sees_are_released_and_settlements_stand(
     def store_lease(tx: Transaction) -> Any:
         return lease(tx, LeaseRequest((QUEUE,), 1))
 
-    answer = runner_of(store).submit(slowly, 1.0, LEASES)
+    answer = submit(store, slowly, LEASES)
     assert runs.wait(SOON)
     if when == "while it runs":
         answer.cancel()
@@ -226,12 +226,12 @@ def test_closing_answers_all_who_still_wait(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     runner = runner_of(store)
     group = runner._group
-    group.hold(time.monotonic() + SOON)
+    held = group.hold(time.monotonic() + SOON)
     closing = threading.Thread(target=store.close)
     closing.start()
     until(lambda: len(group._waiting) == 1)
-    answers = [runner.submit(lambda tx: None, 1.0) for _ in range(3)]
-    group.let_go()
+    answers = [submit(store, lambda tx: None) for _ in range(3)]
+    group.let_go(held)
 
     for answer in answers:
         with pytest.raises(StoreClosed):

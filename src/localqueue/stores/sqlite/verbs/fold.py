@@ -21,6 +21,8 @@ def fold_sometimes(tx: Transaction) -> None:
     if tx.seq > tx.start_seq and tx.seq - tx.file.folded >= EVERY:
         tx.folded = _folded(tx)
         if tx.seq - tx.folded >= EVERY:
+            # A call that has no use for the time may be given none.
+            tx.now = max(tx.now, tx.file.newest)
             fold(tx)
 
 

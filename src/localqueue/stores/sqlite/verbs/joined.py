@@ -78,9 +78,17 @@ class Lease:
 
     def joins(self, other: object) -> bool:
         return (
-            isinstance(other, Lease) and self.request.limit == 1 and self.request == other.request
+            isinstance(other, Lease)
+            and self.request.limit == 1
+            and not self.request.remove
+            and self.request == other.request
         )
 
     def together(self, tx: Transaction, verbs: Sequence[Lease]) -> list[Sequence[StoredMessage]]:
         leased = lease(tx, replace(self.request, limit=len(verbs)))
-        return [leased[place : place + 1] for place in range(len(verbs))]
+        answers = [leased[place : place + 1] for place in range(len(leased))]
+        while len(answers) < len(verbs):
+            # Together they may not have more bytes than one batch; alone each may.
+            found = lease(tx, self.request)
+            answers += [found] if found else [[]] * (len(verbs) - len(answers))
+        return answers

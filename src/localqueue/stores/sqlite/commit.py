@@ -135,7 +135,9 @@ def run_calls(
             for call in alike:
                 run.one(call)
     if run.done:
-        fold_sometimes(run.done[-1])
+        last = run.done[-1]
+        last.now = max(tx.now for tx in run.done)
+        fold_sometimes(last)
     return run.done
 
 

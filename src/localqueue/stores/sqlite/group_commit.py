@@ -312,7 +312,8 @@ class GroupCommit:
                 call.finish()
         elif left:
             with self._mutex:
-                self._waiting.extendleft(reversed(left))
+                # One that was just being taken may still stand there.
+                self._waiting.extendleft(c for c in reversed(left) if c not in self._waiting)
         own.finish()
         if own.gone:
             self._abandoned(own)

@@ -450,8 +450,8 @@ WHERE state = 3 AND queue = ? AND due_at <= ?
 
 -- name: leases
 -- By worker. Sorting them takes a third of the time of reading them into Python.
-SELECT worker, count(*), min(leased_at), sum(leased_at) FROM message
-WHERE state = 3 AND queue = ? AND due_at > ? GROUP BY worker
+SELECT worker, count(*), max(?2 - leased_at), sum(?2 - leased_at) FROM message
+WHERE state = 3 AND queue = ?1 AND due_at > ?2 GROUP BY worker
 
 -- name: next_due_delayed (hot)
 SELECT due_at FROM message WHERE state = 1 AND queue = ? ORDER BY due_at LIMIT 1

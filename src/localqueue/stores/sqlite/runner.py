@@ -122,8 +122,9 @@ class FileRunner:
             "longest_lock_wait": 0.0 if file is None else file.lock.longest_wait,
         }
 
-    def is_open(self) -> bool:
-        return self._holding.file is not None
+    def is_unused(self) -> bool:
+        """Whether no call has opened it yet."""
+        return self._holding.file is None and not self._holding.is_closed
 
     def close(self, patience: float | None = None) -> None:
         patience = self._timeout if patience is None else patience

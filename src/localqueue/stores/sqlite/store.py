@@ -432,7 +432,7 @@ class SQLiteQueueStore(SQLStore):
 
     def _check_it_exists(self) -> None:
         """Looking after a file makes none: a path that was misspelt must not look healthy."""
-        if not self._file.is_open():
+        if self._file.is_unused():
             try:
                 size = self.path.stat().st_size
             except FileNotFoundError:

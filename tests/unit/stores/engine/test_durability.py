@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,16 @@ from localqueue.errors import StoreError
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest
 from localqueue.stores.sqlite import opened
+from localqueue.stores.sqlite.turnstile import SYNC_FAILED, Turnstile
 from localqueue.stores.sqlite.view import Transaction
-from tests.unit.stores.engine.phrases import QUEUE, lease_all, make_store, put, runner_of
+from tests.unit.stores.engine.phrases import (
+    QUEUE,
+    lease_all,
+    make_store,
+    meeting,
+    put,
+    runner_of,
+)
 
 
 class Disk:
@@ -203,3 +212,60 @@ def test_a_passing_fault_of_the_disk_is_over_with_the_next_call(tmp_path: Path, 
 
         assert runner_of(store)._holding.file is not before
         assert lease_all(store) == [b"1"]
+
+
+def test_a_checkpoint_that_fails_after_the_commit_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[opened.OpenFile] = []
+
+    def fail(file: opened.OpenFile) -> bool:
+        tried.append(file)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(opened, "LARGEST_WAL", 0)
+    monkeypatch.setattr(opened, "LOOK_AT_WAL", 1)
+    monkeypatch.setattr(opened.OpenFile, "_restart_wal", fail)
+    with make_store(tmp_path) as store:
+        with meeting(store) as met:
+            for number in range(3):
+                met.add(f"put {number}", partial(put, store, b"%d" % number))
+        put(store, b"alone")
+
+        assert tried
+        assert not met.errors
+        assert lease_all(store) == [b"0", b"1", b"2", b"alone"]
+
+
+def test_all_of_a_group_hear_of_a_disk_that_takes_neither_the_sync_nor_the_mark(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(lock: Turnstile, which: int, on: bool) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with make_store(tmp_path) as store:
+        with monkeypatch.context() as read_only, meeting(store) as met:
+            for number in range(3):
+                met.add(f"put {number}", partial(put, store, b"%d" % number))
+            read_only.setattr(Turnstile, "mark", fail)
+            disk.fails = True
+            # Inside: the calls run when the meeting is left, before the disk is well again.
+        disk.fails = False
+
+        assert [str(met.errors[f"put {n}"]).count("outcome is unknown") for n in range(3)] == [
+            1
+        ] * 3
+        put(store, b"after")
+
+
+def test_what_the_journal_shows_is_repaired_first_where_a_sync_has_failed(tmp_path: Path) -> None:
+    with make_store(tmp_path) as store:
+        put(store, b"unknown")
+        file = runner_of(store)._holding.file
+        assert file is not None
+        file.lock.mark(SYNC_FAILED, True)
+
+        assert "enqueued" in [event.kind for event in store.journal()]
+
+        assert not file.lock.is_marked(SYNC_FAILED)
+        assert bodies_without_wal(store.path) == [b"unknown"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -14,9 +16,10 @@ import pytest
 
 from localqueue.errors import StoreBusy, StoreClosed
 from localqueue.message import Receipt
-from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.protocol import LARGEST_BATCH_BYTES, LeaseRequest, Put
 from localqueue.stores.sqlite.manners import LEASES
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.verbs import fold
 from localqueue.stores.sqlite.verbs.lease import lease
 from localqueue.stores.sqlite.view import Transaction
 from tests.unit.stores.engine.phrases import (
@@ -261,3 +264,139 @@ def test_sixteen_threads_lose_and_double_nothing(store: SQLiteQueueStore) -> Non
 
     assert sorted(map(int, lease_all(store))) == list(range(400))
     assert done(store, "syncs") < done(store, "calls")
+
+
+def test_leases_that_share_a_commit_do_not_share_the_limit_of_a_batch(
+    store: SQLiteQueueStore,
+) -> None:
+    for _ in range(4):
+        put(store, b"x" * (LARGEST_BATCH_BYTES // 3))
+    request = LeaseRequest((QUEUE,), 1)
+
+    with meeting(store) as met:
+        for number in range(5):
+            met.add(f"lease {number}", lambda: store.lease(request, now=1.0))
+
+    assert [len(met.answers[f"lease {number}"]) for number in range(5)] == [1, 1, 1, 1, 0]
+
+
+def test_removals_that_share_a_commit_each_free_the_ordering_key_for_the_next(
+    store: SQLiteQueueStore,
+) -> None:
+    store.configure(QUEUE, {"ordering": "per-key"}, now=1.0)
+    store.enqueue_many([Put(QUEUE, b"%d" % n, ordering_key="k") for n in range(3)], now=1.0)
+    request = LeaseRequest((QUEUE,), 1, remove=True)
+
+    with meeting(store) as met:
+        for number in range(4):
+            met.add(f"get {number}", lambda: store.lease(request, now=1.0))
+
+    answers = [[m.body for m in met.answers[f"get {number}"]] for number in range(4)]
+    assert answers == [[b"0"], [b"1"], [b"2"], []]
+
+
+def test_a_thread_that_cannot_be_started_costs_one_call_and_not_the_store(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            submit(store, lambda tx: "never")
+
+    assert submit(store, lambda tx: "answer").result(SOON) == "answer"
+    put(store)
+    assert lease_all(store) == [b"1"]
+
+
+def test_a_call_after_the_close_is_refused_and_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    store = make_store(tmp_path)
+    submit(store, lambda tx: None).result(SOON)
+    store.close()
+
+    for _ in range(2):
+        with pytest.raises(StoreClosed):
+            submit(store, lambda tx: None).result(SOON)
+
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+def test_calls_that_wait_for_a_foreign_program_are_busy_each_in_its_own_time(
+    tmp_path: Path,
+) -> None:
+    with make_store(tmp_path, timeout=0.3) as store:
+        shell = sqlite3.connect(store.path, isolation_level=None)
+        shell.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+
+        answers = [submit(store, lambda tx: None) for _ in range(8)]
+
+        for answer in answers:
+            with pytest.raises(StoreBusy):
+                answer.result(SOON)
+        # One after the other it would be eight times the timeout.
+        assert time.monotonic() - began < 4 * 0.3
+        shell.close()
+        put(store)
+
+
+def test_threads_that_wait_for_the_file_to_be_opened_are_busy_each_in_its_own_time(
+    tmp_path: Path,
+) -> None:
+    with make_store(tmp_path) as other_process:
+        put(other_process)
+        lock = os.open(tmp_path / "queue.sqlite3-run" / "lock", os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        late = SQLiteQueueStore(tmp_path / "queue.sqlite3", timeout=0.3)
+        errors: list[BaseException] = []
+
+        def read() -> None:
+            try:
+                late.qsize(QUEUE, now=1.0)
+            except StoreBusy as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(8)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SOON)
+
+        assert len(errors) == 8
+        assert time.monotonic() - began < 4 * 0.3
+        os.close(lock)
+        assert late.qsize(QUEUE, now=1.0) == 1
+        late.close()
+
+
+def test_the_counts_of_a_group_are_told_at_the_time_of_what_happened(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "EVERY", 20)
+
+    with meeting(store) as met:
+        met.add("put", lambda: store.enqueue_many([Put(QUEUE, b"1")] * 30, now=5000.0))
+        met.add("call that knows no time", lambda: store.drop_reader("nobody"))
+
+    counted = [event.at for event in store.journal() if event.kind == "counted"]
+    assert counted == [5000.0]
+
+
+def test_a_put_that_fails_in_a_group_is_not_counted(store: SQLiteQueueStore) -> None:
+    not_bytes: Any = "text"
+
+    with meeting(store) as met:
+        met.add("good", lambda: store.enqueue_many([Put(QUEUE, b"1")] * 2, now=1.0))
+        met.add("bad", lambda: put(store, not_bytes))
+        met.add("ack", lambda: store.ack_many([], now=1.0))
+
+    assert set(met.errors) == {"bad"}
+    store.lease(LeaseRequest((QUEUE,), 1), now=1.0)
+    stats = store.stats(QUEUE, now=1.0)
+    assert (stats.ready, stats.inflight) == (1, 1)
+    with SQLiteQueueStore(store.path) as other_process:
+        assert other_process.stats(QUEUE, now=1.0) == stats

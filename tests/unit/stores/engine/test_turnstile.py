@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from localqueue.errors import StoreBusy
 from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Turnstile
-from tests.unit.stores.engine.phrases import SOON, until
+from tests.unit.stores.engine.phrases import SOON, make_store, put, until
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_who_waits_is_not_overtaken_by_who_had_its_turn(
     locks[0].acquire(soon())
     thread = threading.Thread(target=wait)
     thread.start()
-    until(lambda: locks[1]._queueing is not None and turn_is_taken(locks[2]))
+    until(lambda: locks[1]._queueing is not None and is_taken(locks[2]._turn))
     locks[0].release()
     locks[0].acquire(soon())
     order.append("one who had it")
@@ -112,15 +114,6 @@ def test_closing_while_the_lock_is_waited_for_leaves_nothing_held(
     locks[1].release()
 
 
-def turn_is_taken(lock: Turnstile) -> bool:
-    try:
-        fcntl.flock(lock._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(lock._turn, fcntl.LOCK_UN)
-    return False
-
-
 def test_descriptors_are_closed(tmp_path: Path) -> None:
     before = len(list(Path("/dev/fd").iterdir()))
     for _ in range(3):
@@ -130,3 +123,63 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
         lock.close()
 
     assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+def test_a_lock_that_comes_late_is_not_let_go_under_one_who_holds_it(
+    tmp_path: Path, locks: list[Turnstile]
+) -> None:
+    for _ in range(20):
+        once_late = Turnstile(tmp_path / "lock", tmp_path / "turn")
+        locks[0].acquire(soon())
+        with pytest.raises(StoreBusy):
+            once_late.acquire(time.monotonic() + 0.005)
+        locks[0].release()
+
+        once_late.acquire(soon())
+
+        until(partial(is_idle, once_late))
+        assert is_taken(locks[2]._lock)
+        once_late.release()
+        once_late.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_is_made_while_the_lock_is_waited_for_does_not_keep_it(
+    tmp_path: Path,
+) -> None:
+    store = make_store(tmp_path, timeout=0.05)
+    stopped, third = (os.open(tmp_path / "queue.sqlite3-run" / "lock", os.O_RDWR) for _ in "12")
+    fcntl.flock(stopped, fcntl.LOCK_EX)
+    with pytest.raises(StoreBusy):
+        put(store)
+    end, lives = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for descriptor in (stopped, third, lives):
+            os.close(descriptor)
+        os.read(end, 1)
+        os._exit(0)
+
+    fcntl.flock(stopped, fcntl.LOCK_UN)
+
+    until(lambda: not is_taken(third))
+    os.close(lives)
+    os.waitpid(child, 0)
+    for descriptor in (stopped, third, end):
+        os.close(descriptor)
+    put(store)
+    store.close()
+
+
+def is_idle(lock: Turnstile) -> bool:
+    """Whether the thread that waits for it has nothing left to let go."""
+    return lock._queueing is not None and not lock._queueing.is_waiting()
+
+
+def is_taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False

@@ -47,6 +47,7 @@ def store(tmp_path: Path) -> Iterator[SQLiteQueueStore]:
     folder = tmp_path / "store"
     folder.mkdir()
     with SQLiteQueueStore(folder / "queue.sqlite3", durability="relaxed") as opened:
+        opened.queues()
         yield opened
 
 

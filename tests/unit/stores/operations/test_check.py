@@ -236,6 +236,7 @@ def test_nothing_is_found_in_a_sound_file(path: Path) -> None:
 
 def test_a_new_file_is_sound(tmp_path: Path) -> None:
     with SQLiteQueueStore(tmp_path / "queue.sqlite3") as store:
+        store.queues()
         assert store.check().ok
 
 

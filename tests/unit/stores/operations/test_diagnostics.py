@@ -80,6 +80,7 @@ def test_the_engine_tells_its_own_figures(tmp_path: Path) -> None:
 
 def test_a_new_store_can_be_diagnosed(tmp_path: Path) -> None:
     with SQLiteQueueStore(tmp_path / "queue.sqlite3") as store:
+        store.queues()
         told = store.diagnostics()
 
     assert told["queues"] == {}

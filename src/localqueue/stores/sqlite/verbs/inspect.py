@@ -97,7 +97,6 @@ def stats(view: View, queue: str, now: float) -> QueueStats:
     counts = _as_if_swept(view, row, now)
     leases = view.db.execute(SQL.leases, (row.id, now)).fetchall()
     n = sum(count for _, count, _, _ in leases)
-    since = sum(moments for _, _, _, moments in leases)
     return QueueStats(
         ready=counts[READY],
         delayed=counts[DELAYED] + counts[HELD],
@@ -108,8 +107,8 @@ def stats(view: View, queue: str, now: float) -> QueueStats:
         leases_by_worker_id=view.file.counts.leases(view.db, row.id, view.start_seq),
         last_seen_by_worker_id=dict(view.db.execute(SQL.workers_seen, (row.id,)).fetchall()),
         oldest_ready_age_seconds=_oldest_ready_age(view, row, now),
-        oldest_inflight_age_seconds=now - min(first for _, _, first, _ in leases) if n else None,
-        average_inflight_age_seconds=now - since / n if n else None,
+        oldest_inflight_age_seconds=max((oldest for _, _, oldest, _ in leases), default=None),
+        average_inflight_age_seconds=sum(ages for *_, ages in leases) / n if n else None,
         held=counts[HELD],
     )
 

@@ -33,7 +33,7 @@ from localqueue.stores.sqlite.verbs.log import (
 from localqueue.stores.sqlite.verbs.order import check_order
 from localqueue.stores.sqlite.verbs.plain import insert_plain, is_plain
 from localqueue.stores.sqlite.verbs.queues import use_queue
-from localqueue.stores.sqlite.verbs.sweep import sweep_sometimes
+from localqueue.stores.sqlite.verbs.sweep import SELDOM, sweep_sometimes
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 
@@ -48,9 +48,10 @@ def enqueue_many(
         # A small one alone is no batch.
         check_batch(puts)
     queue = tx.queue(first.queue) or use_queue(tx, first.queue)
-    sweep_sometimes(tx, queue)
     if len(puts) == 1 and is_plain(queue, first, bounded):
+        sweep_sometimes(tx, queue, SELDOM)
         return [insert_plain(tx, queue, first)]
+    sweep_sometimes(tx, queue)
     if are_alike(queue, puts, bounded):
         return insert_alike(tx, queue, puts)
     return [_enqueue(tx, use_queue(tx, put.queue), put, bounded) for put in puts]

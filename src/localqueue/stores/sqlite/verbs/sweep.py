@@ -30,15 +30,23 @@ SLICE = 256
 MOST_SLICES = 16
 """Of one queue in one call: the rest is swept by the next ones."""
 OFTEN_ENOUGH = 0.010
+SELDOM = 1.0
+"""Where nothing depends on it, it only has to happen in the end."""
+_KEYS = 0
+"""Stands for a queue's number: the expired keys and records of all queues."""
 PREFETCHED = "prefetched"
 """The note of a lease whose handler has not begun: its end is no crash."""
 
 
-def sweep_sometimes(tx: Transaction, queue: QueueRow) -> None:
+def sweep_sometimes(tx: Transaction, queue: QueueRow, every: float = OFTEN_ENOUGH) -> None:
     """Sweep the queue, unless that was done just now."""
-    last = tx.file.last_sweep.get(queue.id)
-    if last is None or abs(tx.now - last) >= OFTEN_ENOUGH:
+    if _is_time_for(tx, queue.id, every):
         sweep(tx, queue)
+
+
+def _is_time_for(tx: Transaction, queue: int, every: float) -> bool:
+    last = tx.file.last_sweep.get(queue)
+    return last is None or abs(tx.now - last) >= every
 
 
 def sweep(tx: Transaction, queue: QueueRow) -> bool:
@@ -49,9 +57,10 @@ def sweep(tx: Transaction, queue: QueueRow) -> bool:
         if not swept:
             break
         anything = True
-    if not tx.swept:
+    if not tx.swept and _is_time_for(tx, _KEYS, SELDOM):
         _forget_dedupes(tx)
         _forget_records(tx)
+        tx.swept.add(_KEYS)
     tx.swept.add(queue.id)
     return anything
 

@@ -1,7 +1,7 @@
 """Defects that a test plants in a worker to see that it is caught. They stand in for the driver.
 
 Each is a connection that does something wrong with the statements it is given, as a store would
-that was written wrong; the product's own code is not changed.
+that was written wrong; of the product's own code nothing is changed but what would hide it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from localqueue.stores.sqlite.turnstile import Turnstile
 from tests.faults.soundness import ACKED, INFLIGHT
 
 if TYPE_CHECKING:
@@ -38,9 +39,24 @@ class AnswersBeforeCommit(_Driver):
 
 
 class UndoesAcks(_Driver):
-    """Rolls back what removes messages, and answers as if it had been done."""
+    """Rolls back what removes messages, and answers as if it had been done.
+
+    A store that counts on from its own last seq would leave a gap in the journal, which is seen
+    before the lost answer is. So this one asks for the newest event every time.
+    """
 
     _removes = False
+
+    @staticmethod
+    def prepare() -> None:
+        look = Turnstile.marks
+
+        def look_and_forget(lock: Turnstile) -> bytes:
+            marks = look(lock)
+            lock.was_ours = False
+            return marks
+
+        Turnstile.marks = look_and_forget  # type: ignore[method-assign,assignment]
 
     def execute(self, statement: str, values: Any = (), /) -> Any:
         if statement.startswith("DELETE FROM message"):
@@ -117,6 +133,7 @@ DEFECTS: dict[str, type[Any]] = {
 def plant(defect: str | None) -> None:
     """Give every connection of this process to the standard library's SQLite the defect."""
     if defect is not None:
+        getattr(DEFECTS[defect], "prepare", lambda: None)()
         factory = type(defect, (DEFECTS[defect], sqlite3.Connection), {})
         connect = sqlite3.connect
         sqlite3.connect = lambda *given, **options: connect(

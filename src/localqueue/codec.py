@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,9 @@ LARGEST_HEADERS = 16 * 1024
 
 # What raw_decode calls; a batch feels the step in between.
 _scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
+_MARK = os.urandom(8).hex()
+"""Stands between values that are read together; no stored value can know it."""
+_BETWEEN = f',"{_MARK}",'.encode()
 
 
 class Codec(Protocol):
@@ -96,6 +100,19 @@ class JsonCodec:
         if end != len(text):
             raise DamagedMessage("the stored value is followed by something else")
         return value
+
+    def decode_many(self, bodies: Sequence[bytes]) -> list[Any]:
+        """What ``decode`` gives for each, in one scan."""
+        try:
+            text = str(b"[%b]" % _BETWEEN.join(bodies), "utf-8")
+            values, end = _scan_once(text, 0)
+        except (ValueError, RecursionError, StopIteration):
+            return [self.decode(body) for body in bodies]
+        # One that is no JSON by itself could make some with its neighbours, but not around this.
+        marks = [_MARK] * (len(bodies) - 1)
+        if end == len(text) and len(values) == len(bodies) + len(marks) and values[1::2] == marks:
+            return list(values[::2])
+        return [self.decode(body) for body in bodies]
 
     def fingerprint(self, value: Any, body: bytes) -> int:
         try:

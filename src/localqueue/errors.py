@@ -8,12 +8,21 @@ LocalQueueError
 │   ├── InvalidMessageType (TypeError)  the same, because of its type
 │   ├── DamagedMessage                  what is stored is not what was put; it is never handed out
 │   └── DuplicateConflict               the dedupe key belongs to a message with another value
+├── InvalidResult (ValueError)          a handler's result cannot be stored
 ├── AdapterClosed                       a dispatcher was closed before the message reached it
 ├── LeaseLost                           the receipt is stale: someone else owns the message now
+├── HandlerTimeout (TimeoutError)       the handler ran longer than its worker allows
+├── HandlerCancelled                    somebody cancelled the message while its handler ran
+├── HandlerDied                         the process that ran the handler died with it
+├── WorkerStopped                       the worker stops and has given the message back
+├── PersistentRetryExhausted (RuntimeError)  all attempts under a retry key are spent
 ├── RecordConflict                      a record changed since it was read
 ├── UnsupportedByStore                  this store has no such ability; its capabilities say so
 └── StoreError                          the backend failed; the driver's own error is __cause__
     ├── StoreBusy                       transient: the same call may succeed later
+    │   ├── AttemptStoreLockedError (RuntimeError)  the same, of an attempt store
+    │   ├── IdempotencyStoreLockedError (RuntimeError)  of a ledger
+    │   └── ResultStoreLockedError (RuntimeError)  of a result store
     ├── StoreFull                       the disk or quota is full; what was stored is intact
     ├── StoreCorrupt                    terminal: stop and look
     ├── StoreReadOnly                   the file or its folder may not be written
@@ -28,6 +37,8 @@ LocalQueueError
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 class LocalQueueError(Exception):
@@ -62,12 +73,44 @@ class DuplicateConflict(InvalidMessage):
     """The dedupe key belongs to a message with another value, which the policy calls an error."""
 
 
+class InvalidResult(LocalQueueError, ValueError):
+    """A handler's result cannot be stored, so its message failed; nothing of it was stored."""
+
+
 class AdapterClosed(LocalQueueError):
     """A dispatcher was closed before the message reached it; the message is stored and waits."""
 
 
 class LeaseLost(LocalQueueError):
     """The receipt is stale: the lease ended and someone else may own the message now."""
+
+
+class HandlerTimeout(LocalQueueError, TimeoutError):
+    """The handler ran longer than its worker allows; the delivery failed, whatever it returns."""
+
+
+class HandlerCancelled(LocalQueueError):
+    """Somebody cancelled the message while its handler ran; it is removed when the handler ends."""
+
+
+class HandlerDied(LocalQueueError):
+    """The process that ran the handler died with it; the message is charged with a crash."""
+
+
+class WorkerStopped(LocalQueueError):
+    """The worker stops and has given the message back; what the handler returns is dropped."""
+
+
+class PersistentRetryExhausted(LocalQueueError, RuntimeError):
+    """All attempts under a retry key are spent; the function was not called."""
+
+    def __init__(self, key: str, attempts: int) -> None:
+        super().__init__(key, attempts)
+        self.key = key
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        return f"retry key {self.key!r} is exhausted after {self.attempts} attempts"
 
 
 class RecordConflict(LocalQueueError):
@@ -84,6 +127,39 @@ class StoreError(LocalQueueError):
 
 class StoreBusy(StoreError):
     """Someone else holds the store; the same call may succeed later."""
+
+
+class AttemptStoreLockedError(StoreBusy, RuntimeError):
+    """Another process holds the attempt store; the same call may succeed later."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        return f"the attempt store {str(self.path)!r} is locked by another process"
+
+
+class IdempotencyStoreLockedError(StoreBusy, RuntimeError):
+    """Another process holds the file of a ledger; the same call may succeed later."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        return f"the idempotency store {str(self.path)!r} is locked by another process"
+
+
+class ResultStoreLockedError(StoreBusy, RuntimeError):
+    """Another process holds the file of a result store; the same call may succeed later."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        return f"the result store {str(self.path)!r} is locked by another process"
 
 
 class StoreFull(StoreError):

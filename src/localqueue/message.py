@@ -13,9 +13,9 @@ the future or with others of its key before it. Expiry and cancel take a waiting
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -83,11 +83,49 @@ class QueueMessage(Generic[T]):
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as plain values, without the proof of the lease."""
-        fields = dict(self.__dict__)
-        del fields["token"]
-        fields["state"] = str(self.state)
-        fields["headers"] = dict(self.headers)
-        return fields
+        shown = {name: getattr(self, name) for name in _SHOWN}
+        shown["state"] = str(self.state)
+        shown["headers"] = dict(self.headers)
+        return shown
+
+    if not TYPE_CHECKING:  # or a checker would believe in any field
+
+        def __getattr__(self, name: str) -> Any:
+            """What ``with_fields`` left out; made when somebody looks."""
+            own = self.__dict__
+            if name == "headers":
+                made: Any = {}
+            elif name == "attempt_history":
+                at = own.get(LEASED_AT)
+                made = [] if at is None else [leased_entry(at, self.attempts, self.leased_by)]
+            else:
+                raise AttributeError(f"a QueueMessage has no {name!r}", name=name, obj=self)
+            own[name] = made
+            return made
+
+
+_SHOWN = tuple(each.name for each in fields(QueueMessage) if each.name != "token")
+_new, _set = object.__new__, object.__setattr__
+LEASED_AT = "_leased_at"
+"""Stands for a history that has only this lease."""
+
+
+def with_fields(own: dict[str, Any]) -> QueueMessage[Any]:
+    """A message with these fields, which become its own; the others have their default.
+
+    The constructor sets all of them, one by one: a batch would feel that as much as its statements.
+    """
+    message: QueueMessage[Any] = _new(QueueMessage)
+    _set(message, "__dict__", own)
+    return message
+
+
+def leased_entry(at: float, attempt: int, worker: str | None) -> dict[str, Any]:
+    """A lease as the attempt history shows it."""
+    entry: dict[str, Any] = {"type": "leased", "at": at, "attempt": attempt}
+    if worker is not None:
+        entry["leased_by"] = worker
+    return entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""How a handler ended (outcome), what the store is told (settlement), and how errors are kept."""
+"""How a handler ended (outcome), what the store is told (settlement), and how errors are kept.
+
+A handler that neither returns nor fails raises Retry, Reject or Snooze: words to its worker.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import re
 import zlib
 from dataclasses import dataclass
 from typing import Any
+
+from localqueue.checks import check_seconds
 
 LONGEST_ERROR_TEXT = 500
 """In the journal."""
@@ -34,7 +39,46 @@ class Interrupted:
     """The worker was asked to stop before the handler ended; nothing is charged."""
 
 
-Outcome = Succeeded | Failed | Interrupted
+@dataclass(frozen=True, slots=True)
+class Died:
+    """What ran the handler died with it: a crash, charged to the message."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """Somebody cancelled the message while the handler ran, and the handler gave up."""
+
+
+Outcome = Succeeded | Failed | Interrupted | Died | Abandoned
+
+
+class Retry(Exception):
+    """Raised by a handler: deliver the message again, and count a failure.
+
+    After ``after`` seconds, or when the worker's backoff says so. The budget is that of any other
+    failure. ``raise Retry(after=60) from error`` keeps that error with the message.
+    """
+
+    def __init__(self, after: float | None = None, reason: str = "") -> None:
+        super().__init__(reason or "the handler asked for another try")
+        self.after = None if after is None else check_seconds("after", after)
+
+
+class Reject(Exception):
+    """Raised by a handler: this message can never succeed; a dead letter now."""
+
+    def __init__(self, reason: str = "the handler rejected the message") -> None:
+        super().__init__(reason)
+
+
+class Snooze(Exception):
+    """Raised by a handler: not now. Deliver it again in ``seconds``, and charge nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"not now, but in {seconds} seconds")
+        self.seconds = check_seconds("seconds", seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +94,8 @@ class Release:
 
     delay: float = 0.0
     error: dict[str, Any] | None = None
+    failures: int = 1
+    """How many an error counts for: a worker may have tried several times under one lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +103,26 @@ class DeadLetter:
     """Take it out of delivery and keep it for people to look at."""
 
     error: dict[str, Any] | None = None
+    failures: int = 1
 
 
-Settlement = Ack | Release | DeadLetter
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """What ran the handler died. Deliver it again, unless that happened too often.
+
+    The store counts it as a crash and not as a failure; at the queue's crash limit the message is
+    a dead letter. ``error`` says how it died, as far as somebody saw it.
+    """
+
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Somebody cancelled it while it ran: remove it, as cancelled and not as done."""
+
+
+Settlement = Ack | Release | DeadLetter | Crashed | Cancel
 
 
 def describe_error(error: BaseException | str | None) -> dict[str, Any] | None:

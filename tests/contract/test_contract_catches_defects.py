@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -240,6 +240,37 @@ class MessagesNeverExpire(MemoryQueueStore):
         return super().enqueue_many([put._replace(ttl=None) for put in puts], now=now)
 
 
+class EverythingTheDeadHeldIsCharged(MemoryQueueStore):
+    def end_leases_of(self, liveness: str, running: Collection[str], *, now: Now) -> int:
+        everything = [event.message_id for event in self.journal() if event.message_id]
+        return super().end_leases_of(liveness, everything, now=now)
+
+
+class TheDeadAreCharged(MemoryQueueStore):
+    """By expiry: as if nobody had said that they were only prefetched."""
+
+    def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
+        return super().lease(replace(request, prefetched=False), now=now)
+
+
+class NobodyIsCharged(MemoryQueueStore):
+    def end_leases_of(self, liveness: str, running: Collection[str], *, now: Now) -> int:
+        return super().end_leases_of(liveness, (), now=now)
+
+
+class KeptLeasesAreShortened(MemoryQueueStore):
+    def extend_of(self, liveness: str, *, timeout: float, now: Now) -> int:
+        held = [message for message in self._held if message.queue == "jobs"]
+        receipts = [_receipt(message) for message in held]
+        return len(self.extend(receipts, timeout=timeout, now=now))
+
+    _held: Sequence[StoredMessage] = ()
+
+    def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
+        self._held = super().lease(request, now=now)
+        return self._held
+
+
 class NobodyIsTold(MemoryQueueStore):
     def watch(self, queues: Any, what: Any) -> Any:
         return super().watch(["somewhere else"], what)
@@ -282,6 +313,12 @@ CAUGHT_BY: list[tuple[type[MemoryQueueStore], str]] = [
     (StatsForgetFormerLeases, "current_and_former_leases_are_counted_by_worker"),
     (PauseIsIgnored, "a_paused_queue_stores_but_delivers_nothing"),
     (MessagesNeverExpire, "an_expired_message_is_gone"),
+    (EverythingTheDeadHeldIsCharged, "only_what_was_running_is_charged"),
+    (NobodyIsCharged, "only_what_was_running_is_charged"),
+    (NobodyIsCharged, "one_crash_too_many_makes_a_dead_letter"),
+    (TheDeadAreCharged, "the_end_of_a_prefetched_lease_is_no_crash"),
+    (KeptLeasesAreShortened, "no_lease_becomes_shorter"),
+    (KeptLeasesAreShortened, "notes_stay"),
 ]
 
 

@@ -18,7 +18,7 @@ from localqueue.errors import (
     UnsupportedByStore,
 )
 from localqueue.message import QueueMessage, QueueStats, Receipt
-from localqueue.outcome import Ack
+from localqueue.outcome import Ack, Crashed
 from localqueue.stores.minimal import MinimalStore, SimpleStore
 from localqueue.stores.protocol import (
     Atomicity,
@@ -302,6 +302,26 @@ class TestWhatMinimalStoreAdds:
 
         assert settled is Settled.STALE
         assert store.stats(QUEUE, now=NOW).total == 1
+
+    def test_a_crash_is_delivered_again_and_counted_as_a_failure(self, store: QueueStore) -> None:
+        waiting = put(store)
+        crashed = Settle(Receipt(QUEUE, waiting.id, None), Crashed(BOOM))
+        assert store.settle(crashed, now=NOW) is Settled.STALE
+        leased = lease_one(store)
+
+        assert store.settle(Settle(receipt(leased), Crashed(BOOM)), now=NOW) is Settled.DONE
+
+        again = lease_one(store)
+        assert (again.last_error, again.attempts, again.crashes) == (BOOM, 2, 0)
+
+    def test_it_knows_no_liveness_names(self, store: QueueStore) -> None:
+        put(store)
+        leased = lease_one(store, liveness="worker-1", prefetched=True)
+
+        assert store.run_folder is None
+        assert store.extend_of("worker-1", timeout=30.0, now=NOW) == 0
+        assert store.end_leases_of("worker-1", [leased.id], now=NOW) == 0
+        assert store.ack_many([receipt(leased)], now=NOW) == [True]
 
     def test_the_holder_of_a_lease_cannot_be_asked_to_stop(self, store: QueueStore) -> None:
         put(store)

@@ -67,7 +67,7 @@ class Moments:
 
     def _signature(self, path: Path) -> Signature:
         # What is trimmed cannot be replayed, nor what the first version did.
-        return _signature(path, trimmed=self.name in ("trim", "migration"))
+        return _signature(path, trimmed=self.name in ("trim", "migration", "last migration"))
 
 
 def some(count: int, few: int | None) -> list[int]:

@@ -1,8 +1,8 @@
 """A process that has everything imported and forks workers: hundreds of them in seconds.
 
-A worker is a function ``tests.faults.MODULE:NAME`` of arguments that JSON can carry. The nursery
-itself opens no file, so nothing of SQLite crosses the fork. Its program is this module; with the
-name of a worker and its arguments it is that worker.
+A worker is a function ``tests.faults.MODULE:NAME`` of arguments that JSON can carry; a module of
+another folder is named in full. The nursery itself opens no file, so nothing of SQLite crosses the
+fork. Its program is this module; with the name of a worker and its arguments it is that worker.
 """
 
 from __future__ import annotations
@@ -148,9 +148,8 @@ def say_and_wait(what: Any) -> None:
 
 def _find(work: str) -> Callable[..., object]:
     module, name = work.split(":")
-    function: Callable[..., object] = getattr(
-        importlib.import_module(f"tests.faults.{module}"), name
-    )
+    home = module if "." in module else f"tests.faults.{module}"
+    function: Callable[..., object] = getattr(importlib.import_module(home), name)
     return function
 
 

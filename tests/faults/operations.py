@@ -13,18 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from localqueue.codec import checksum
 from localqueue.errors import LocalQueueError
 from localqueue.policies.journal import Journal
 from localqueue.queue import PersistentQueue
-from localqueue.stores.sqlite.rows import seal
-from localqueue.stores.sqlite.sql import APPLICATION_ID
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.verbs.fold import EVERY
 from tests.faults.oracle import Oracle
-from tests.migration.test_migrations import ROWS_OF_VERSION_1
+from tests.migration.test_migrations import ROWS_OF_VERSION_1, ROWS_OF_VERSION_2, make_file
 
-HERE = Path(__file__).parent
 FRAME = 4096 + 24
 CHECKPOINT_AT = 1000
 KEPT_ROWS = 100
@@ -51,6 +47,8 @@ def about_to_fold(path: Path, **options: Any) -> None:
     """One event more and the journal is folded into the counters."""
     queue = open_queue(path, **options)
     queue.put("first")
+    queue.put_many(range(EVERY // 4))
+    assert all(queue.ack_many(queue.get_messages(EVERY // 4, block=False)))
     with closing(sqlite3.connect(path)) as db:
         [(events,)] = db.execute("SELECT max(seq) FROM event").fetchall()
     queue.put_many(range(EVERY - 1 - events))
@@ -85,15 +83,12 @@ def _fill_wal(path: Path) -> None:
 
 def of_version_1(path: Path) -> None:
     """A file as the first version left it, with messages in every state."""
-    schema = (HERE.parent / "migration" / "schema_1.sql").read_text()
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(schema + ROWS_OF_VERSION_1)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("PRAGMA user_version = 1")
-        for number, value in db.execute("SELECT id, value FROM message").fetchall():
-            sealed = seal(checksum(value, None), number, 1)
-            db.execute("UPDATE message SET checksum = ? WHERE id = ?", (sealed, number))
-        db.commit()
+    make_file(path, 1, ROWS_OF_VERSION_1)
+
+
+def of_version_2(path: Path) -> None:
+    """A file as the second version left it, with lives that are over."""
+    make_file(path, 2, ROWS_OF_VERSION_2)
 
 
 # --- acts -----------------------------------------------------------------------------------------
@@ -137,6 +132,7 @@ OPERATIONS: dict[str, Operation] = {
     "checkpoint": Operation(about_to_checkpoint, _opened, lambda queue: queue.put("over")),
     "close": Operation(about_to_checkpoint, _opened, lambda queue: queue.store.close()),
     "migration": Operation(of_version_1, SQLiteQueueStore, lambda store: store.queues()),
+    "last migration": Operation(of_version_2, SQLiteQueueStore, lambda store: store.queues()),
 }
 
 

@@ -77,7 +77,8 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
     if not path.exists():
         return Contents([], {})
     with closing(sqlite3.connect(path)) as db:
-        if not db.execute("SELECT * FROM sqlite_master").fetchall():
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        if not tables:
             return Contents([], {})
         answer = db.execute("PRAGMA integrity_check").fetchall()
         if answer != [("ok",)]:
@@ -98,12 +99,16 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
             {(queue, state): n for queue, state, n in db.execute("SELECT * FROM counter")}
         )
         [(folded,)] = db.execute("SELECT seq FROM mark WHERE name = 'fold'").fetchall()
+        # Files of the first versions have an index instead.
+        listed = set(db.execute("SELECT message, seq FROM ended")) if "ended" in tables else None
     if not trimmed:
         _check_whole(events)
         _check_lives(events, messages)
         _check_equal(
             "the counters and the journal up to the fold", counted, _sum(events, 0, folded)
         )
+    if listed is not None:
+        _check_ends(events, folded, listed)
     tail = _sum(events, folded, events[-1].seq if events else 0)
     rows = Counter((row.queue, row.state) for row in messages.values())
     counted.update(tail)
@@ -136,6 +141,17 @@ def _check_lives(events: list[Event], messages: dict[int, Message]) -> None:
         told, found = living.get(number), messages.get(number)
         if told is None or found is None or not _alike(told, found):
             raise Unsound(f"the journal ends with {told}, the table has {found}")
+
+
+def _check_ends(events: list[Event], folded: int, listed: set[tuple[int, int]]) -> None:
+    """Of all lives that ended up to the fold the end is listed, and nothing else."""
+    ends = {
+        (event.message, event.seq)
+        for event in events
+        if event.message is not None and event.entered is None and event.seq <= folded
+    }
+    if ends != listed:
+        raise Unsound(f"ends of lives that are not listed, or no ends: {sorted(ends ^ listed)[:5]}")
 
 
 def _check_step(event: Event, before: Message | None) -> None:

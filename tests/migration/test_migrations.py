@@ -12,9 +12,10 @@ import pytest
 from localqueue import PersistentQueue
 from localqueue.errors import StoreError, StoreUnsupported
 from localqueue.message import Receipt
-from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite import connection, sql
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.verbs.fold import EVERY
 
 HERE = Path(__file__).parent
 NOW = 1_700_000_000.0
@@ -40,21 +41,52 @@ INSERT INTO attempt VALUES
     (5, 12, '[{{"type": "dead_lettered", "at": 3.0, "attempt": 1}}]');
 """
 
+# A queue of version 2, folded up to 8: two lives that ended before that, one that ended after it,
+# and a message that is still there.
+ROWS_OF_VERSION_2 = f"""
+INSERT INTO identity VALUES (0, '00112233445566aa');
+INSERT INTO clock VALUES (1, 'boot', 0.0);
+INSERT INTO queue VALUES (1, 'jobs', '{{}}', 1, NULL);
+INSERT INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n, by) VALUES
+    (1, {NOW}, 1, NULL, NULL, 0, NULL, NULL, 1, 0), (2, {NOW}, 1, 2, NULL, 1, NULL, 0, 1, 0),
+    (3, {NOW}, 1, 3, NULL, 1, NULL, 0, 1, 0), (4, {NOW}, 1, 4, NULL, 1, NULL, 0, 1, 0),
+    (5, {NOW}, 1, 5, NULL, 1, NULL, 0, 1, 0), (6, {NOW}, 1, 3, 3, 3, 0, 3, 1, 0),
+    (7, {NOW}, 1, 3, 6, 5, 3, NULL, 1, 0), (8, {NOW}, 1, 2, 2, 13, 0, NULL, 1, 1),
+    (9, {NOW}, 1, NULL, NULL, 19, NULL, NULL, 1, 2), (10, {NOW}, 1, 4, 4, 3, 0, 3, 1, 0),
+    (11, {NOW}, 1, 4, 10, 5, 3, NULL, 1, 0);
+INSERT INTO message (id, queue, state, rank, pos, created_at, last, checksum, value)
+VALUES (5, 1, 0, 0, {NOW}, {NOW}, 5, 0, CAST('"stays"' AS BLOB));
+INSERT INTO counter VALUES (1, 0, 2);
+INSERT INTO kept VALUES (1, 8, 0, 0);
+UPDATE mark SET seq = 8 WHERE name = 'fold';
+"""
+ROWS = {1: ROWS_OF_VERSION_1, 2: ROWS_OF_VERSION_2}
 
-@pytest.fixture
-def old_file(tmp_path: Path) -> Path:
-    """A file as version 1 left it, with messages in every state."""
-    path = tmp_path / "queue.sqlite3"
+
+def make_file(path: Path, version: int, rows: str) -> Path:
+    """A file as that version left it."""
     db = sqlite3.connect(path)
-    db.executescript((HERE / "schema_1.sql").read_text() + ROWS_OF_VERSION_1)
+    db.executescript((HERE / f"schema_{version}.sql").read_text() + rows)
     db.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
-    db.execute("PRAGMA user_version = 1")
+    db.execute(f"PRAGMA user_version = {version}")
     for number, value in db.execute("SELECT id, value FROM message").fetchall():
         sealed = _seal(value, number)
         db.execute("UPDATE message SET checksum = ? WHERE id = ?", (sealed, number))
     db.commit()
     db.close()
     return path
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> Path:
+    """A file of version 1, with messages in every state."""
+    return make_file(tmp_path / "queue.sqlite3", 1, ROWS_OF_VERSION_1)
+
+
+@pytest.fixture
+def file_of_version_2(tmp_path: Path) -> Path:
+    """A file of version 2, with lives that are over."""
+    return make_file(tmp_path / "queue.sqlite3", 2, ROWS_OF_VERSION_2)
 
 
 def _seal(value: bytes, number: int) -> int:
@@ -86,12 +118,29 @@ def _version(path: Path) -> int:
     return version
 
 
-def test_a_migrated_file_has_the_shape_of_a_new_one(old_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, sql.SCHEMA_VERSION))
+def test_a_migrated_file_has_the_shape_of_a_new_one(version: int, tmp_path: Path) -> None:
+    old_file = make_file(tmp_path / "queue.sqlite3", version, ROWS[version])
     SQLiteQueueStore(old_file).queues()
     SQLiteQueueStore(tmp_path / "new.sqlite3").queues()
 
     assert _shape(old_file) == _shape(tmp_path / "new.sqlite3")
     assert _version(old_file) == sql.SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("version", range(1, sql.SCHEMA_VERSION))
+def test_the_schema_of_an_old_version_is_what_its_migrations_make(
+    version: int, tmp_path: Path
+) -> None:
+    """So that each step is tested from where it really begins."""
+    step = make_file(tmp_path / "step.sqlite3", version, "")
+    first = make_file(tmp_path / "first.sqlite3", 1, "")
+    db = sqlite3.connect(first)
+    for number in range(2, version + 1):
+        db.executescript(sql.migration(number))
+    db.close()
+
+    assert _shape(first) == _shape(step)
 
 
 def test_messages_of_every_state_come_through_a_migration(old_file: Path) -> None:
@@ -125,6 +174,41 @@ def test_the_history_of_before_the_migration_is_shown_and_leaves_with_its_messag
     assert [entry["type"] for entry in failed.history] == ["released", "released", "leased"]
     db = sqlite3.connect(old_file)
     assert db.execute("SELECT DISTINCT message FROM attempt").fetchall() == [(5,)]
+    db.close()
+
+
+def test_lives_that_ended_before_the_migration_are_found_after_it(file_of_version_2: Path) -> None:
+    store = SQLiteQueueStore(file_of_version_2)
+    lives = {
+        number: [e.kind for e in store.history("jobs", f"00112233445566aa{number:016x}")]
+        for number in range(2, 6)
+    }
+
+    assert lives == {
+        2: ["enqueued", "cancelled"],
+        3: ["enqueued", "leased", "acked"],
+        4: ["enqueued", "leased", "acked"],
+        5: ["enqueued"],
+    }
+    assert store.check().problems == ()
+    store.close()
+    db = sqlite3.connect(file_of_version_2)
+    assert db.execute("SELECT message, seq FROM ended").fetchall() == [(2, 8), (3, 7)]
+    db.close()
+
+
+def test_what_ended_before_the_migration_is_listed_by_the_next_fold(
+    file_of_version_2: Path,
+) -> None:
+    store = SQLiteQueueStore(file_of_version_2)
+    store.enqueue_many([Put("jobs", b"1")] * EVERY, now=NOW)
+
+    assert [e.kind for e in store.history("jobs", f"00112233445566aa{4:016x}")][-1] == "acked"
+    assert store.check().problems == ()
+    store.close()
+    db = sqlite3.connect(file_of_version_2)
+    found = db.execute("SELECT message, seq FROM ended").fetchall()
+    assert found == [(2, 8), (3, 7), (4, 11)]
     db.close()
 
 

@@ -27,6 +27,7 @@ from localqueue.stores.sqlite.verbs import (
     enqueue,
     lease,
     leave,
+    liveness,
     log,
     publish,
     records,
@@ -270,11 +271,41 @@ def a_prefetched_message_is_charged_with_a_crash(patch: pytest.MonkeyPatch) -> N
 
 @defect
 def the_crash_limit_is_one_too_high(patch: pytest.MonkeyPatch) -> None:
-    is_poison = sweep.is_poison
+    is_at_crash_limit = sweep.is_at_crash_limit
     patch.setattr(
         sweep,
-        "is_poison",
-        lambda settings, crashes, *rest: is_poison(settings, crashes - 1, *rest),
+        "is_at_crash_limit",
+        lambda settings, crashes: is_at_crash_limit(settings, crashes - 1),
+    )
+
+
+@defect
+def everything_that_a_dead_worker_held_is_charged(patch: pytest.MonkeyPatch) -> None:
+    end_lease = sweep.end_lease
+    patch.setattr(
+        liveness,
+        "end_lease",
+        lambda *args, crashed: end_lease(*args, crashed=True),
+    )
+
+
+@defect
+def leases_that_are_held_from_outside_lose_their_notes(patch: pytest.MonkeyPatch) -> None:
+    extend_lease = settle.extend_lease
+    patch.setattr(
+        liveness,
+        "extend_lease",
+        lambda tx, row, until, note, by: extend_lease(tx, row, until, None, by),
+    )
+
+
+@defect
+def a_crash_that_was_seen_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    end_lease = sweep.end_lease
+    patch.setattr(
+        settle,
+        "end_lease",
+        lambda *args, crashed, **options: end_lease(*args, crashed=False, **options),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from localqueue import codec
 from localqueue.codec import JSON_CODEC, decode_headers, encode_headers
+from localqueue.errors import DamagedMessage
 
 VALUES: list[Any] = [
     None, True, 0, -1, 2**70, 1.5, 1e300, "", "text", "ü", "\u2028", "\0", "😀", 'quote"\\', [], {},
@@ -59,3 +60,30 @@ def test_headers_are_kept_in_the_order_of_their_names() -> None:
 
     assert encoded == '{"a":"ü","b":"2"}'.encode()
     assert decode_headers(encoded) == {"a": "ü", "b": "2"}
+
+
+def test_values_read_together_are_those_read_one_by_one() -> None:
+    bodies = [JSON_CODEC.encode(value) for value in VALUES]
+
+    one_by_one = [JSON_CODEC.decode(body) for body in bodies]
+
+    assert JSON_CODEC.decode_many(bodies) == one_by_one
+    assert JSON_CODEC.decode_many(bodies[-1:]) == one_by_one[-1:]
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [b"1,2", b"[3", b"4]"],
+        [b"[1", b"2]", b"3,4"],
+        [b'"a', b'b"', b"1,2"],
+        [b"1", b""],
+        [b"1]", b"[2"],
+        [b"1", b"nothing"],
+        [b"1", b"\xff"],
+    ],
+    ids=repr,
+)
+def test_what_is_json_only_with_its_neighbours_is_damaged(bodies: list[bytes]) -> None:
+    with pytest.raises(DamagedMessage):
+        JSON_CODEC.decode_many(bodies)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
-from localqueue.message import State
+from localqueue.message import State, leased_entry
 from localqueue.stores.protocol import StoredMessage
 
 
@@ -41,18 +41,12 @@ class LeasedTogether(Sequence[StoredMessage]):
         places = range(len(self.ids))[index]
         return self._made(places) if isinstance(places, int) else [*map(self._made, places)]
 
-    def history(self) -> list[dict[str, Any]]:
-        """What each of them has behind it: this lease."""
-        entry: dict[str, Any] = {"type": "leased", "at": self.leased_at, "attempt": 1}
-        if self.worker is not None:
-            entry["leased_by"] = self.worker
-        return [entry]
-
     def _made(self, at: int) -> StoredMessage:
         return StoredMessage(
             self.ids[at], self.queue, self.bodies[at], "json", None, State.INFLIGHT, 1,
             self.created_at[at], self.available_at[at], self.until, self.worker, None, None,
-            self.history(), None, -self.ranks[at], None, None, 0, 0, self.first_token + at,
+            [leased_entry(self.leased_at, 1, self.worker)], None, -self.ranks[at], None, None, 0,
+            0, self.first_token + at,
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from localqueue.checks import check_queue_name
@@ -27,7 +27,7 @@ from localqueue.clock import Clock, Now, read_now
 from localqueue.codec import JSON_CODEC
 from localqueue.errors import DuplicateConflict, InvalidMessage, StoreClosed, UnsupportedByStore
 from localqueue.message import NEVER_LEASED, QueueStats, Receipt, State
-from localqueue.outcome import Ack, DeadLetter, Release, describe_error
+from localqueue.outcome import Ack, Cancel, Crashed, DeadLetter, Release, Settlement, describe_error
 from localqueue.stores.protocol import (
     LARGEST_BATCH,
     LARGEST_BATCH_BYTES,
@@ -138,6 +138,10 @@ class MinimalStore:
         declared = getattr(self._wrapped, "capabilities", None)
         return declared if isinstance(declared, StoreCapabilities) else StoreCapabilities()
 
+    @property
+    def run_folder(self) -> None:
+        """None: nobody knows where the object keeps its messages."""
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -228,6 +232,15 @@ class MinimalStore:
         self, receipts: Sequence[Receipt], *, timeout: float, note: str | None = None, now: Now
     ) -> list[LeaseAnswer]:
         raise _lacks("extend a lease; choose a lease timeout that is longer than any handler runs")
+
+    def extend_of(self, liveness: str, *, timeout: float, now: Now) -> int:
+        """0: a simple store does not know under which liveness name a lease was taken."""
+        self._custom()
+        return 0
+
+    def end_leases_of(self, liveness: str, running: Collection[str], *, now: Now) -> int:
+        self._custom()
+        return 0
 
     def settle(self, settle: Settle, *, now: Now) -> Settled:
         """End the lease; its follow-ups are stored first, so that a crash repeats them instead."""
@@ -524,13 +537,13 @@ class MinimalStore:
             return None if inflight else message
         return message if inflight and message.attempts == receipt.token else None
 
-    def _end(self, receipt: Receipt, settlement: Ack | Release | DeadLetter, moment: float) -> bool:
+    def _end(self, receipt: Receipt, settlement: Settlement, moment: float) -> bool:
         message = self._held(receipt)
         if message is None:
             return False
         custom, queue, id_ = self._custom(), receipt.queue, receipt.id
         match settlement:
-            case Ack():
+            case Ack() | Cancel():
                 return bool(custom.ack(queue, id_))
             case Release(delay, error):
                 if message.state == State.DEAD:
@@ -545,6 +558,11 @@ class MinimalStore:
             case DeadLetter(error):
                 failed_at = None if error is None else moment
                 return bool(custom.dead_letter(queue, id_, last_error=error, failed_at=failed_at))
+            case Crashed(error):
+                if message.state != State.INFLIGHT:
+                    return False
+                # It has no count of crashes: where the error is told, this one is a failure.
+                return self._end(receipt, Release(error=error), moment)
 
 
 class PollingWaiter:

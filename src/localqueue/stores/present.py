@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from localqueue.codec import Codec, decode_headers, decoder
+from localqueue.codec import Codec, JsonCodec, decode_headers, decoder
 from localqueue.errors import DamagedMessage
-from localqueue.message import QueueMessage, Receipt, State
+from localqueue.message import LEASED_AT, QueueMessage, Receipt, State, with_fields
 from localqueue.stores.alike import AlikeAnswers
 from localqueue.stores.leased import LeasedTogether
 from localqueue.stores.protocol import StoredMessage
@@ -38,38 +38,41 @@ def present_value(
         leased_by, last_error, failed_at, history, dedupe_key, priority, ordering_key, expires_at,
         failures, crashes, token, _,
     ) = stored  # fmt: skip
-    message: QueueMessage[T] = object.__new__(QueueMessage)
-    # The constructor of a frozen dataclass sets field by field; a batch feels that.
-    object.__setattr__(
-        message,
-        "__dict__",
-        {
-            "id": id_,
-            "value": value,
-            "queue": queue,
+    own: dict[str, Any] = {
+        "id": id_,
+        "value": value,
+        "queue": queue,
+        "created_at": created_at,
+        "available_at": available_at,
+    }
+    if headers:
+        own["headers"] = decode_headers(headers)
+    if priority:
+        own["priority"] = priority
+    if codec != "json":
+        own["codec"] = codec
+    if dropped:
+        own["dropped"] = True
+    if expires_at is not None:
+        own["expires_at"] = expires_at
+    if dedupe_key is not None:
+        own["dedupe_key"] = dedupe_key
+    if ordering_key is not None:
+        own["ordering_key"] = ordering_key
+    if state is not State.READY or attempts or history or token or last_error or failed_at:
+        own |= {
             "state": state,
             "attempts": attempts,
-            "created_at": created_at,
-            "available_at": available_at,
             "leased_until": leased_until,
             "leased_by": leased_by,
             "last_error": last_error,
             "failed_at": failed_at,
             "attempt_history": history[:],
-            "dedupe_key": dedupe_key,
-            "priority": priority,
-            "headers": decode_headers(headers) if headers else {},
-            "ordering_key": ordering_key,
-            "expires_at": expires_at,
             "failures": failures,
             "crashes": crashes,
-            "codec": codec,
-            "duplicate": False,
-            "dropped": dropped,
             "token": token,
-        },
-    )
-    return message
+        }
+    return with_fields(own)
 
 
 def present_alike(
@@ -77,17 +80,15 @@ def present_alike(
 ) -> list[QueueMessage[T]]:
     """The messages of a batch: one is made, the others are copies with their own id and value."""
     pattern = present_value(answers.shared, values[0], drift).__dict__
-    headers = pattern["headers"]
+    headers = pattern.pop("headers", None)
     messages = []
     for id_, value in zip(answers.ids, values, strict=True):
-        fields = pattern.copy()
-        fields["id"] = id_
-        fields["value"] = value
-        fields["attempt_history"] = []
-        fields["headers"] = headers.copy()
-        message: QueueMessage[T] = object.__new__(QueueMessage)
-        object.__setattr__(message, "__dict__", fields)
-        messages.append(message)
+        own = pattern.copy()
+        own["id"] = id_
+        own["value"] = value
+        if headers is not None:
+            own["headers"] = headers.copy()
+        messages.append(with_fields(own))
     return messages
 
 
@@ -111,54 +112,38 @@ def present_leased(
 def _present_together(
     leased: LeasedTogether, codec: Codec, drift: float
 ) -> list[QueueMessage[Any]]:
-    decode = decoder("json", codec).decode
+    json = decoder("json", codec)
+    if type(json) is JsonCodec:
+        values = json.decode_many(leased.bodies)
+    else:
+        values = [json.decode(body) for body in leased.bodies]
     created, available = leased.created_at, leased.available_at
-    (entry,) = leased.history()
     if drift:
         created = [moment + drift for moment in created]
         available = [moment + drift for moment in available]
-        entry["at"] += drift
-    pattern: dict[str, Any] = {
-        "id": "",
-        "value": None,
-        "queue": leased.queue,
-        "state": State.INFLIGHT,
-        "attempts": 1,
-        "created_at": 0.0,
-        "available_at": 0.0,
-        "leased_until": leased.until + drift,
-        "leased_by": leased.worker,
-        "last_error": None,
-        "failed_at": None,
-        "attempt_history": [],
-        "dedupe_key": None,
-        "priority": 0,
-        "headers": {},
-        "ordering_key": None,
-        "expires_at": None,
-        "failures": 0,
-        "crashes": 0,
-        "codec": "json",
-        "duplicate": False,
-        "dropped": False,
-        "token": 0,
-    }
+    queue, worker = leased.queue, leased.worker
+    at, until = leased.leased_at + drift, leased.until + drift
     messages = []
-    for id_, body, rank, created_at, available_at, token in zip(
-        leased.ids, leased.bodies, leased.ranks, created, available, count(leased.first_token)
+    for id_, value, rank, created_at, available_at, token in zip(
+        leased.ids, values, leased.ranks, created, available, count(leased.first_token)
     ):
-        fields = pattern.copy()
-        fields["id"] = id_
-        fields["value"] = decode(body)
-        fields["created_at"] = created_at
-        fields["available_at"] = available_at
-        fields["attempt_history"] = [entry.copy()]
-        fields["priority"] = -rank
-        fields["headers"] = {}
-        fields["token"] = token
-        message: QueueMessage[Any] = object.__new__(QueueMessage)
-        object.__setattr__(message, "__dict__", fields)
-        messages.append(message)
+        own = {
+            "id": id_,
+            "value": value,
+            "queue": queue,
+            "state": State.INFLIGHT,
+            "attempts": 1,
+            "created_at": created_at,
+            "available_at": available_at,
+            "leased_until": until,
+            "token": token,
+            LEASED_AT: at,
+        }
+        if worker is not None:
+            own["leased_by"] = worker
+        if rank:
+            own["priority"] = -rank
+        messages.append(with_fields(own))
     return messages
 
 

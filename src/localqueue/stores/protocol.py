@@ -7,9 +7,10 @@ is read once the store's lock is held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from localqueue.clock import Clock, Now
@@ -22,6 +23,10 @@ LARGEST_BATCH = 10_000
 LARGEST_BATCH_BYTES = 16 * 1024 * 1024
 REQUEST_ID_WINDOW = 86_400.0
 LONGEST_READER_AGE = 30 * 86_400.0
+PREFETCHED = "prefetched"
+"""The note of a lease whose handler has not begun: its end is no crash."""
+SIGN_OF_LIFE = "alive-"
+"""How the names of the files in a run folder begin that workers keep locked while they live."""
 
 
 class Atomicity(StrEnum):
@@ -143,11 +148,13 @@ class LeaseRequest:
     """Remove instead of leasing: at most once."""
     codecs: tuple[str, ...] | None = None
     """The codecs that the caller can read; what has another becomes a dead letter."""
+    prefetched: bool = False
+    """The handlers do not begin yet: the leases get the note PREFETCHED, see ``extend``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """End one lease: acknowledge, release or dead-letter, and what becomes durable with it."""
+    """End one lease: how, and what becomes durable with it."""
 
     receipt: Receipt
     settlement: Settlement
@@ -256,6 +263,14 @@ class QueueStore(Protocol):
     @property
     def capabilities(self) -> StoreCapabilities: ...
 
+    @property
+    def run_folder(self) -> Path | None:
+        """Where the processes of this host that use the store leave signs of life.
+
+        The store leaves files alone whose names begin with SIGN_OF_LIFE. None when it has no such
+        place: then leases end by expiry alone.
+        """
+
     def close(self) -> None:
         """Give up files and connections; later calls raise StoreClosed. Idempotent."""
 
@@ -315,7 +330,23 @@ class QueueStore(Protocol):
     ) -> list[LeaseAnswer]:
         """Hold these leases until now + timeout; ``note`` is kept with the lease.
 
-        The note ``"prefetched"`` says that the handler has not begun: expiry is then no crash.
+        The note PREFETCHED says that the handler has not begun: expiry is then no crash. It goes
+        with the first extension that does not say so again; other notes stay until there is a
+        new one.
+        """
+
+    def extend_of(self, liveness: str, *, timeout: float, now: Now) -> int:
+        """Hold every lease of this liveness name until now + timeout at least; how many.
+
+        For those who cannot know the receipts. Notes stay, and no lease becomes shorter.
+        """
+
+    def end_leases_of(self, liveness: str, running: Collection[str], *, now: Now) -> int:
+        """The worker of this liveness name is dead: end all its leases now; how many.
+
+        The messages whose ids are in ``running`` are charged with a crash, and are dead letters at
+        their queue's crash limit. The others come back as if nobody had taken them but for their
+        attempts. In slices: others get their turn in between.
         """
 
     def settle(self, settle: Settle, *, now: Now) -> Settled:

@@ -21,7 +21,7 @@ from localqueue.errors import (
     RecordConflict,
 )
 from localqueue.message import QueueStats
-from localqueue.outcome import Ack, DeadLetter, Release, Settlement
+from localqueue.outcome import Ack, Crashed, DeadLetter, Release, Settlement
 from localqueue.stores.protocol import (
     REQUEST_ID_WINDOW,
     Cancelled,
@@ -535,6 +535,7 @@ class ReferenceModel:
         message.token = self._next()
         message.leased_at, message.leased_until = now, now + request.timeout
         message.leased_by, message.liveness = request.worker, request.liveness
+        message.note = "prefetched" if request.prefetched else None
         message.remember("leased", now)
         if request.worker is not None:
             count = queue.leases_by_worker.get(request.worker, 0)
@@ -597,10 +598,36 @@ class ReferenceModel:
                 answers.append(LeaseAnswer.LOST)
                 continue
             message.leased_until = now + timeout
-            message.note = note or message.note
+            message.note = note or (None if message.note == "prefetched" else message.note)
             asked = message.cancel_asked
             answers.append(LeaseAnswer.CANCEL_ASKED if asked else LeaseAnswer.HELD)
         return answers
+
+    def extend_of(self, liveness: str, *, timeout: float, now: float) -> int:
+        self.sweep(now)
+        held = [message for _, message in self._under(liveness)]
+        for message in held:
+            message.leased_until = max(message.leased_until or now, now + timeout)
+        return len(held)
+
+    def end_leases_of(self, liveness: str, running: Iterable[Id], *, now: float) -> int:
+        self.sweep(now)
+        held, charged = self._under(liveness), set(running)
+        for queue, message in held:
+            crashed = message.id in charged
+            self._lose_holder(queue, message, "lease_expired", now, crashed=crashed)
+        for queue, _ in held:
+            self._tidy(queue, now)
+        return len(held)
+
+    def _under(self, liveness: str) -> list[tuple[ModelQueue, ModelMessage]]:
+        """The leases taken under this liveness name."""
+        return [
+            (queue, message)
+            for queue in self.queues.values()
+            for message in queue.in_state("inflight")
+            if message.liveness == liveness
+        ]
 
     def settle(
         self,
@@ -641,13 +668,17 @@ class ReferenceModel:
         match settlement:
             case Ack():
                 queue.remove(message)
-            case Release(delay, error):
+            case Release(delay, error, failures):
                 if message.state == "dead":
                     return False
-                self._release(queue, message, delay, error, now)
-            case DeadLetter(error):
-                message.failures += error is not None
+                self._release(queue, message, delay, error, now, failures)
+            case DeadLetter(error, failures):
+                message.failures += failures if error is not None else 0
                 self._bury(message, error, now)
+            case Crashed(error):
+                if message.state != "inflight":
+                    return False
+                self._lose_holder(queue, message, "released", now, crashed=True, error=error)
         self._tidy(queue, now)
         return True
 
@@ -668,12 +699,13 @@ class ReferenceModel:
         delay: float,
         error: dict[str, Any] | None,
         now: float,
+        failures: int,
     ) -> None:
         if message.is_over(now):
             self._expire(queue, message, now)
             return
         if error is not None:
-            message.failures += 1
+            message.failures += failures
             message.last_error, message.failed_at = error, now
         self._end_lease(message, "released", now)
         self._wait(queue, message, now + delay, now)
@@ -733,6 +765,19 @@ class ReferenceModel:
 
     def _expire_lease(self, queue: ModelQueue, message: ModelMessage, now: float) -> None:
         crashed = message.liveness is not None and message.note != "prefetched"
+        self._lose_holder(queue, message, "lease_expired", now, crashed=crashed)
+
+    def _lose_holder(
+        self,
+        queue: ModelQueue,
+        message: ModelMessage,
+        how: str,
+        now: float,
+        *,
+        crashed: bool,
+        error: dict[str, Any] | None = None,
+    ) -> None:
+        """Back to waiting, or to the dead letters after one crash too many."""
         if crashed and 0 < queue.settings.crash_limit <= message.crashes + 1:
             message.crashes += 1
             self._bury(message, {"type": "CrashLimitExceeded"}, now)
@@ -740,7 +785,9 @@ class ReferenceModel:
             self._expire(queue, message, now)
         else:
             message.crashes += crashed
-            self._end_lease(message, "lease_expired", now)
+            if error is not None:
+                message.last_error, message.failed_at = error, now
+            self._end_lease(message, how, now)
             self._wait(queue, message, now, now)
 
     def _tidy(self, queue: ModelQueue, now: float) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from localqueue.outcome import Ack, DeadLetter, Release, Settlement
+from localqueue.outcome import Ack, Crashed, DeadLetter, Release, Settlement
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.records import RecordChange
 from localqueue.testing.model import WAITING, Id, ModelMessage, ModelReceipt, ReferenceModel
@@ -58,6 +58,7 @@ FAMILIES = (
 
 SUBSCRIBERS = ("a", "b", "c")
 WORKERS = (None, None, "anna", "bert")
+ALIVE = ("alive", "alive too")
 KINDS_OF_RECORD = ("result", "ledger")
 MOST_WAITING = 20
 FLOOD = 300
@@ -240,8 +241,9 @@ class RandomOperations:
             limit=random.choice((1, 1, 1, 2, 3, 8)),
             timeout=random.choice((2.0, 5.0, 15.0, 60.0)),
             worker=random.choice(WORKERS),
-            liveness=random.choice((None, "alive")),
+            liveness=random.choice((None, *ALIVE)),
             remove=random.random() < 0.08,
+            prefetched=random.random() < 0.3,
         )
 
     def _records(self) -> tuple[RecordChange, ...]:
@@ -262,7 +264,12 @@ class RandomOperations:
         if kind < 0.6:
             return Ack()
         error = self._error() if self._random.random() < 0.6 else None
-        return Release(self._delay(), error) if kind < 0.85 else DeadLetter(error)
+        if kind > 0.95:
+            return Crashed(error)
+        failures = self._random.choice((1, 1, 1, 3))
+        if kind < 0.85:
+            return Release(self._delay(), error, failures)
+        return DeadLetter(error, failures)
 
     def _planned(self) -> Planned:
         random = self._random
@@ -328,6 +335,19 @@ class RandomOperations:
         receipts += [_receipt(message) for message in leased if message.cancel_asked][:2]
         timeout = self._random.choice((3.0, 20.0))
         return "extend", {"receipts": receipts, "timeout": timeout, "note": note}
+
+    def _extend_of(self) -> tuple[str, dict[str, Any]]:
+        timeout = self._random.choice((1.0, 10.0, 40.0))
+        return "extend_of", {"liveness": self._random.choice(ALIVE), "timeout": timeout}
+
+    def _end_leases_of(self) -> tuple[str, dict[str, Any]]:
+        leased = [
+            message.id
+            for queue in self._model.queues.values()
+            for message in queue.in_state("inflight")
+        ]
+        running = self._random.sample(leased, min(len(leased), 3))
+        return "end_leases_of", {"liveness": self._random.choice(ALIVE), "running": running}
 
     def _settle(self) -> tuple[str, dict[str, Any]]:
         return "settle", {"planned": self._planned()}
@@ -424,9 +444,10 @@ class RandomOperations:
 
 _WEIGHTS = {
     "enqueue": 28, "enqueue_to_several": 3, "lease": 22, "ack": 9, "release": 8, "dead_letter": 5,
-    "extend": 4, "settle": 6, "settle_and_lease": 4, "cancel": 4, "requeue": 4, "prune": 1.2,
-    "purge": 0.4, "pause": 1, "configure": 1, "subscription": 2, "mark": 0.3, "heartbeat": 0.5,
-    "change_records": 2, "read_records": 1.2, "reopen": 0.25, "flood": 0.05,
+    "extend": 4, "extend_of": 1, "end_leases_of": 1, "settle": 6, "settle_and_lease": 4,
+    "cancel": 4, "requeue": 4, "prune": 1.2, "purge": 0.4, "pause": 1, "configure": 1,
+    "subscription": 2, "mark": 0.3, "heartbeat": 0.5, "change_records": 2,
+    "read_records": 1.2, "reopen": 0.25, "flood": 0.05,
 }  # fmt: skip
 
 

@@ -199,6 +199,17 @@ class SideBySide:
         got = self.store.extend(proofs, timeout=timeout, note=note, now=self.now)
         self._same("extend", expected, got)
 
+    def extend_of(self, liveness: str, timeout: float) -> None:
+        expected = self.model.extend_of(liveness, timeout=timeout, now=self.now)
+        got = self.store.extend_of(liveness, timeout=timeout, now=self.now)
+        self._same("extend_of", expected, got)
+
+    def end_leases_of(self, liveness: str, running: Sequence[Id]) -> None:
+        known = [id for id in running if self._is_known(id)]
+        expected = self.model.end_leases_of(liveness, known, now=self.now)
+        got = self.store.end_leases_of(liveness, [self._public(id) for id in known], now=self.now)
+        self._same("end_leases_of", expected, got)
+
     def late_ack(self, receipts: Sequence[ModelReceipt]) -> None:
         self.ack(receipts, late=True)
 

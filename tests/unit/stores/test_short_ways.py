@@ -13,7 +13,7 @@ import pytest
 
 from localqueue.codec import JSON_CODEC
 from localqueue.message import Receipt
-from localqueue.outcome import Ack, DeadLetter, Release, Settlement
+from localqueue.outcome import Ack, Crashed, DeadLetter, Release, Settlement
 from localqueue.stores.leased import LeasedTogether
 from localqueue.stores.present import present, present_leased
 from localqueue.stores.protocol import LeaseRequest, Put, Settle, Settled, StoredMessage
@@ -100,6 +100,7 @@ class Script:
             worker=self.random.choice([None, "w"]),
             liveness=self.random.choice([None, "pid"]),
             codecs=self.random.choice([None, ("json",), ("json", "bytes")]),
+            prefetched=self.random.choice([False, True]),
         )
 
     def lease(self) -> None:
@@ -132,7 +133,7 @@ class Script:
 
     def fused(self) -> None:
         settlements: list[Settlement] = [Ack()] * 4
-        settlements += [Release(0.0, {"type": "E"}), DeadLetter(None)]
+        settlements += [Release(0.0, {"type": "E"}), DeadLetter(None), Crashed(None)]
         settles = [
             Settle(
                 receipt(message),
@@ -205,6 +206,23 @@ def test_messages_leased_together_are_a_sequence_of_stored_messages(
     assert leased[0].history == [{"type": "leased", "at": NOW + 1, "attempt": 1, "leased_by": "w"}]
     with pytest.raises(IndexError):
         leased[3]
+
+
+def test_prefetched_messages_are_leased_and_settled_in_the_short_way_too(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.enqueue_many([Put("jobs", body(n)) for n in range(6)], now=NOW)
+    first = leased_together(store, 3, liveness="pid", prefetched=True)
+    monkeypatch.setattr(settle, "remove", None)
+    request = LeaseRequest(("jobs",), 3, liveness="pid", prefetched=True)
+
+    settled, leased = store.settle_and_lease(
+        [Settle(receipt(message), Ack()) for message in first], request, now=NOW
+    )
+
+    assert settled == [Settled.DONE] * 3
+    assert type(leased) is LeasedTogether
+    assert [message.body for message in leased] == [b"3", b"4", b"5"]
 
 
 @pytest.mark.parametrize("drift", [0.0, 3600.0])

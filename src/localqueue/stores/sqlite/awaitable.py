@@ -22,7 +22,9 @@ from localqueue.stores.threaded import NOBODY, ThreadedStore
 
 R = TypeVar("R")
 
-IN_SLICES = frozenset(("prune_dead_letters", "prune_records", "close"))
+IN_SLICES = frozenset(
+    ("prune_dead_letters", "prune_records", "extend_of", "end_leases_of", "close")
+)
 """Verbs that are more than one call of the runner."""
 
 

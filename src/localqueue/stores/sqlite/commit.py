@@ -107,9 +107,9 @@ class Group:
             raise
 
     def _remember(self, done: list[Transaction], calls: list[Call[Any]]) -> None:
-        self.wrote = self.wrote or any(tx.has_changed() for tx in done)
         self.settled += calls
         for tx in done:
+            self.wrote = self.wrote or tx.has_changed()
             tx.committed()
             self.ready |= tx.ready
             self.room |= tx.room

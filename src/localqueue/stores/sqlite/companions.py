@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from localqueue.stores.protocol import SIGN_OF_LIFE
+
 try:
     import fcntl
 except ImportError:  # Windows, where nobody needs these files.
@@ -70,8 +72,9 @@ class Companions:
 
     def _remove(self) -> None:
         for file in self.folder.iterdir():
-            if file != self.users:
+            if file != self.users and not file.name.startswith(SIGN_OF_LIFE):
                 file.unlink()
         # Last: until then whoever comes waits for us.
         self.users.unlink()
+        # Stays where a worker has died: its sign of life says what it was running.
         self.folder.rmdir()

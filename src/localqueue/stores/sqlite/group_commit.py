@@ -305,6 +305,11 @@ class GroupCommit:
 
     def _end_all(self, own: Call[Any], group: list[Call[Any]], error: BaseException | None) -> None:
         """Nobody who was taken is left without an end."""
+        if len(group) == 1 and own.listener is None:
+            own.finish()
+            if own.gone:
+                self._abandoned(own)
+            return
         left = [call for call in group if call is not own and not call.finished]
         if isinstance(error, Exception):
             for call in left:

@@ -16,6 +16,8 @@ from localqueue.stores.sqlite.opened import OpenFile
 
 MOST_READERS = 8
 """Connections that are kept for the next who reads."""
+SURE = 0.001
+"""How long a look at the file serves. Every call looks once more before it is answered."""
 FAULTS = (*connection.DRIVER_ERRORS, OSError)
 
 
@@ -34,6 +36,7 @@ class Holding:
         self._closed = False
         self._file: OpenFile | None = None
         self._inode: tuple[int, int] | None = None
+        self._sure_until = 0.0
         self._abandoned: list[OpenFile] = []
         self._doubted = False
         """Whether SQLite said that the file cannot be read: that may have been a passing fault of
@@ -83,6 +86,7 @@ class Holding:
 
     def check_same_file(self, file: OpenFile) -> None:
         connection.check_same_file(self.name, file.inode)
+        self._sure_until = time.monotonic() + SURE
 
     def refuse(self) -> None:
         """Whoever comes from now on hears that it is closed."""
@@ -158,7 +162,7 @@ class Holding:
             raise StoreBusy(f"{self.name}: another thread was opening it until the timeout")
         if self._closed:
             raise StoreClosed(f"{self.name}: the store was closed")
-        if self._inode is not None:
+        if self._inode is not None and time.monotonic() > self._sure_until:
             connection.check_same_file(self.name, self._inode)
         if self._file is not None and self._file.pid != os.getpid():
             # A connection that crossed a fork all the same: closing it here would touch the

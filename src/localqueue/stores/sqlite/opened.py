@@ -137,8 +137,9 @@ class OpenFile:
 
     def wait_no_longer_than(self, deadline: float) -> None:
         """How long SQLite waits for a foreign program that has locked the file."""
-        left = max(0.0, deadline - time.monotonic())
+        left = deadline - time.monotonic()
         if abs(left - self._busy_timeout) > 0.1 * self.timeout:
+            left = max(0.0, left)
             self.writer.execute(f"PRAGMA busy_timeout = {int(left * 1000)}")
             self._busy_timeout = left
 

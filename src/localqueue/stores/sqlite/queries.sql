@@ -107,15 +107,15 @@ INSERT OR FAIL INTO event (seq, at, queue, message, kind, to_state, n, by)
 SELECT id, created_at, queue, id, 1, state, 1, 0 FROM message WHERE id BETWEEN ? AND ?
 
 -- name: lease_messages (hot)
--- What waits has no note and no wish to cancel: both left with the lease before.
+-- What waits has no wish to cancel: it left with the lease before.
 UPDATE OR FAIL message SET state = 3, attempts = attempts + 1, token = ?1 + j.key, last = ?1 + j.key,
-    due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5
+    due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5, note = ?7
 FROM json_each(?6) AS j WHERE message.id = j.value
 
 -- name: lease_run (hot)
 -- The same for ids from ?6 to ?7.
 UPDATE OR FAIL message SET state = 3, attempts = attempts + 1, token = ?1 + id - ?6,
-    last = ?1 + id - ?6, due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5
+    last = ?1 + id - ?6, due_at = ?2, worker = ?3, liveness = ?4, leased_at = ?5, note = ?8
 WHERE id BETWEEN ?6 AND ?7
 
 -- name: lease_event (fragment)
@@ -207,7 +207,12 @@ UPDATE message SET state = 4, pos = ?, due_at = NULL, failed_at = ?, error = ?, 
 WHERE id = ?
 
 -- name: extend_lease (hot)
-UPDATE message SET due_at = ?, note = coalesce(?, note), last = ? WHERE id = ?
+UPDATE message SET due_at = ?, note = ?, last = ? WHERE id = ?
+
+-- name: leases_under (hot)
+-- By liveness name, which no index has: a dead worker is rarer than a lease. All leases of the queue
+-- are walked, and nothing that waits.
+SELECT id, token FROM message WHERE state = 3 AND queue = ? AND liveness = ?
 
 -- name: ask_cancel (hot)
 UPDATE message SET cancel = 1, last = ? WHERE id = ?
@@ -344,9 +349,22 @@ SELECT {event} WHERE e.seq > ? AND e.queue IN (SELECT value FROM json_each(?)) O
 -- name: read_event (hot)
 SELECT {event} WHERE e.seq = ?
 
--- name: ending_events (hot)
-SELECT {event} WHERE e.message = ? AND e.message IS NOT NULL AND e.to_state IS NULL
-ORDER BY e.seq
+-- name: late_end (hot)
+-- Where a life ended after the fold: ?1. No index has it, but the tail is short.
+SELECT seq FROM event WHERE seq > ?1 AND message = ?2 AND queue = ?3 AND to_state IS NULL
+ORDER BY seq DESC LIMIT 1
+
+-- name: listed_end (hot)
+SELECT e.seq FROM ended AS d CROSS JOIN event AS e
+WHERE d.message = ? AND e.seq = d.seq AND e.queue = ? ORDER BY d.seq DESC LIMIT 1
+
+-- name: list_ends (hot)
+-- At a fold. OR IGNORE: nothing can fail, so SQLite need not be able to undo it row by row.
+INSERT OR IGNORE INTO ended (message, seq) SELECT message, seq FROM event
+WHERE seq > ? AND seq <= ? AND to_state IS NULL AND message IS NOT NULL
+
+-- name: forget_end (hot)
+DELETE FROM ended WHERE message = ? AND seq = ?
 
 -- name: first_event
 SELECT seq, at FROM event ORDER BY seq LIMIT 1
@@ -401,7 +419,8 @@ SELECT q.id, q.name, q.settings, k.n, k.trimmed, k.scanned
 FROM kept AS k JOIN queue AS q ON q.id = k.queue
 
 -- name: trim_candidates (hot)
-SELECT seq, at, body FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq
+SELECT seq, at, body, CASE WHEN to_state IS NULL THEN message END
+FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq
 
 -- name: next_event (hot)
 SELECT seq FROM event WHERE seq > ? ORDER BY seq LIMIT 1

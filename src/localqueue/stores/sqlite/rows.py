@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from localqueue.codec import checksum
-from localqueue.message import State
+from localqueue.message import State, leased_entry
 from localqueue.stores.protocol import StoredMessage
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.states import DEAD, DELAYED, HELD, INFLIGHT, PUBLIC_STATE
@@ -81,7 +81,7 @@ def leased_message(
         _, _, _, rank, pos, _, created_at, attempts, failures, crashes, _, _, _, _, _, _, _,
         expires_at, failed_at, error, dedupe_key, key, _, _, _, _, _, codec, _, _, headers, value,
     ) = row  # fmt: skip
-    history.append(lease_entry(now, attempts + 1, worker))
+    history.append(leased_entry(now, attempts + 1, worker))
     return StoredMessage._make(
         (
             public_id(identity, row), queue, value, codec or "json", headers, State.INFLIGHT,
@@ -127,13 +127,6 @@ def read_json(text: str | None) -> dict[str, Any] | None:
         return {"type": None, "module": None, "message": "what was kept here is damaged"}
 
 
-def lease_entry(at: float, attempt: int, worker: str | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "leased", "at": at, "attempt": attempt}
-    if worker is not None:
-        entry["leased_by"] = worker
-    return entry
-
-
 def public_id(identity: Identity, row: MessageRow) -> str:
     return row.alias or identity.public(row.origin or row.id)
 
@@ -151,7 +144,7 @@ def stored_message(
     inflight = row.state == INFLIGHT
     waits = row.state in (DELAYED, HELD)
     if inflight and row.leased_at is not None:
-        history = [*history, lease_entry(row.leased_at, row.attempts, row.worker)]
+        history = [*history, leased_entry(row.leased_at, row.attempts, row.worker)]
     return StoredMessage(
         public_id(identity, row),
         queue,

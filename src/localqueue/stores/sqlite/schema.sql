@@ -1,4 +1,4 @@
--- Version 2 of a localqueue file. Times are store time, in seconds.
+-- Version 3 of a localqueue file. Times are store time, in seconds.
 -- States: 0 ready, 1 delayed, 2 held behind its ordering key, 3 inflight, 4 dead.
 -- STRICT and the checks let PRAGMA quick_check see a cell that holds what was never written.
 
@@ -123,8 +123,14 @@ CREATE TABLE event (
     body        INTEGER,
     detail      TEXT
 ) STRICT;
--- Only events that end a life are found by message; the rest by following prev.
-CREATE INDEX event_end ON event (message) WHERE message IS NOT NULL AND to_state IS NULL;
+-- The events that end a life, by message: the rest of it is found by following prev. A publication
+-- has an end in every queue that it came to. Written by the fold, many at a time: an index would be
+-- written by every ack. What ended after the fold is in the tail of the journal.
+CREATE TABLE ended (
+    message INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    PRIMARY KEY (message, seq)
+) STRICT, WITHOUT ROWID;
 
 -- Counts up to the fold; what is newer is added from the tail of the journal.
 CREATE TABLE counter (

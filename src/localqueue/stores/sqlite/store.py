@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -42,7 +42,7 @@ from localqueue.stores.settings import QueueSettings
 from localqueue.stores.simple import SimpleVerbs
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.connection import SYNCHRONOUS
-from localqueue.stores.sqlite.group_commit import GROWS, PLAIN
+from localqueue.stores.sqlite.group_commit import GROWS, PLAIN, Manner
 from localqueue.stores.sqlite.manners import EXTENDS, LEASES, SETTLES_AND_LEASES
 from localqueue.stores.sqlite.runner import FileRunner, Runner
 from localqueue.stores.sqlite.verbs import (
@@ -58,6 +58,9 @@ from localqueue.stores.sqlite.verbs import (
     topics,
     waiting,
 )
+from localqueue.stores.sqlite.verbs import liveness as liveness_
+from localqueue.stores.sqlite.verbs.liveness import Held
+from localqueue.stores.sqlite.view import Transaction
 from localqueue.stores.sqlite.wakeup import Wakeups, make_wakeups
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class SQLStore(SimpleVerbs):
     """The verbs over a runner: what they do is the same in a file and in memory."""
 
     capabilities: StoreCapabilities
+    run_folder: Path | None = None
 
     def __init__(self, runner: Runner, wakeups: Wakeups) -> None:
         self._runner = runner
@@ -145,6 +149,34 @@ class SQLStore(SimpleVerbs):
         return self._runner.write(
             lambda tx: settle.extend(tx, receipts, timeout, note), now, EXTENDS
         )
+
+    def extend_of(self, liveness: str, *, timeout: float, now: Now) -> int:
+        def extend(leases: Sequence[Held], tx: Transaction) -> int:
+            return liveness_.extend_slice(tx, leases, timeout)
+
+        return self._slice_by_slice(liveness, extend, now, EXTENDS)
+
+    def end_leases_of(self, liveness: str, running: Collection[str], *, now: Now) -> int:
+        charged = frozenset(running)
+
+        def end(leases: Sequence[Held], tx: Transaction) -> int:
+            return liveness_.end_slice(tx, leases, charged)
+
+        return self._slice_by_slice(liveness, end, now, PLAIN)
+
+    def _slice_by_slice(
+        self,
+        liveness: str,
+        change: Callable[[Sequence[Held], Transaction], int],
+        now: Now,
+        manner: Manner,
+    ) -> int:
+        """Do it with all leases of this name; how many that were."""
+        leases = self._runner.read(lambda view: liveness_.leases_under(view, liveness))
+        changed = 0
+        for part in liveness_.slices(leases):
+            changed += self._runner.write(partial(change, part), now, manner)
+        return changed
 
     def settle(self, settle_: Settle, *, now: Now) -> Settled:
         return self._runner.write(lambda tx: settle.settle(tx, settle_), now)
@@ -342,7 +374,9 @@ class SQLiteQueueStore(SQLStore):
         self.path = Path(path).expanduser().absolute()
         self.durability = durability
         self.timeout = check_seconds("timeout", timeout)
+        self._network = network_file_system
         companions = Companions(self.path)
+        self.run_folder = companions.folder
         wakeups = make_wakeups(companions)
         self._file = FileRunner(
             companions,
@@ -445,6 +479,8 @@ class SQLiteQueueStore(SQLStore):
     def __reduce__(self) -> tuple[Any, ...]:
         # To another process: it opens the file for itself.
         rest: dict[str, Any] = {"durability": self.durability, "timeout": self.timeout}
+        if self._network:
+            rest["network_file_system"] = True
         return partial(SQLiteQueueStore, self.path, **rest), ()
 
     def __repr__(self) -> str:

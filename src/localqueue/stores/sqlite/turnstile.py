@@ -29,6 +29,7 @@ _CLOSED = -1
 _NO_MARKS = b"\0\0"
 _NAME_LENGTH = 8
 """After the marks stands the name of the one who held the lock last."""
+_LENGTH = len(_NO_MARKS) + _NAME_LENGTH
 
 
 class Lock(Protocol):
@@ -71,6 +72,8 @@ class Turnstile:
         self._own_until = 0.0
         self._queueing: _Queueing | None = None
         self._name = secrets.token_bytes(_NAME_LENGTH)
+        self._usual = _NO_MARKS + self._name
+        """What stands in the file when nobody else was here and nothing is marked."""
         self.was_ours = False
         self.waits = 0
         self.longest_wait = 0.0
@@ -89,7 +92,10 @@ class Turnstile:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def marks(self) -> bytes:
-        found = os.pread(self._lock, len(_NO_MARKS) + _NAME_LENGTH, 0)
+        found = os.pread(self._lock, _LENGTH, 0)
+        if found == self._usual:
+            self.was_ours = True
+            return b""
         marks, name = found[: len(_NO_MARKS)], found[len(_NO_MARKS) :]
         self.was_ours = name == self._name
         if not self.was_ours:

@@ -143,14 +143,16 @@ class Transaction(View):
         """``after`` is the call before it in the same commit: this one goes on from there."""
         if after is None:
             super().__init__(db, file, file.upto)
-            self.seq = self.start_seq
-            self._commit = [Happened(self.seq)]
+            seq = self.start_seq
+            self._commit = [Happened(seq)]
             """What happened in the calls of this commit; a fold begins a new one."""
         else:
             self.db, self.file = db, file
             self._known, self._queues, self._names = after._known, after._queues, after._names
-            self.start_seq, self.seq = after.start_seq, after.seq
+            self.start_seq, seq = after.start_seq, after.seq
             self._commit = after._commit
+        self.seq: int = seq
+        self._from = seq
         self.now = now
         self.events: list[tuple[Any, ...]] = []
         self.messages: list[tuple[Any, ...]] = []
@@ -165,19 +167,20 @@ class Transaction(View):
         self.folded: int | None = None
         self._recount = False
         self._changes = db.total_changes
-        self._from = self.seq
 
     def has_changed(self) -> bool:
         """Whether there is anything to undo."""
-        gathered = self.events or self.messages or self._deleted or self.seq != self._from
-        return bool(gathered) or self.db.total_changes != self._changes
+        if self.seq != self._from or self.events or self.messages or self._deleted:
+            return True
+        return self.db.total_changes != self._changes
 
     def committed(self) -> None:
         """What the process may remember, now that it is true for everybody."""
         file = self.file
         if self.swept:
             file.last_sweep.update(dict.fromkeys(self.swept, self.now))
-        file.newest = max(file.newest, self.now)
+        if self.now > file.newest:
+            file.newest = self.now
         if self.folded is not None:
             file.folded = self.folded
         known = self._known

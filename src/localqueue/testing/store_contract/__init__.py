@@ -23,6 +23,7 @@ for _part in (
     "ordering",
     "ordering_keys",
     "expiry",
+    "liveness",
     "capacity",
     "deduplication",
     "fanout",

@@ -493,6 +493,38 @@ class JournalHistory(StoreCase):
 
         assert kinds(store.history(QUEUE, message.id)) == ["enqueued", "leased", "acked"]
 
+    def test_a_life_that_is_over_is_found_however_much_happened_since(
+        self, store: QueueStore
+    ) -> None:
+        message = put(store)
+        ack(store, lease_one(store, now=NOW + 1), now=NOW + 2)
+
+        _write_much(store, NOW + 3)
+
+        assert kinds(store.history(QUEUE, message.id)) == ["enqueued", "leased", "acked"]
+
+    @pytest.mark.parametrize("much", [False, True], ids=["at once", "much later"])
+    @pytest.mark.parametrize("fanout", ["copy", "cursor"])
+    def test_every_subscriber_has_a_life_of_its_own(
+        self, store: QueueStore, fanout: str, much: bool
+    ) -> None:
+        store.configure("topic", {"fanout": fanout}, now=NOW)
+        for name in ("a", "b"):
+            store.subscribe("topic", name, now=NOW)
+        put(store, queue="topic")
+        first = lease_one(store, queue="topic.a", now=NOW + 1)
+        second = lease_one(store, queue="topic.b", now=NOW + 1)
+        ack(store, second, now=NOW + 2)
+        ack(store, first, now=NOW + 3)
+
+        if much:
+            _write_much(store, NOW + 4)
+
+        for message in (first, second):
+            life = store.history(message.queue, message.id)
+            assert kinds(life)[-2:] == ["leased", "acked"]
+            assert {event.queue for event in life[-2:]} == {message.queue}
+
     def test_the_life_of_a_message_that_was_cancelled(self, store: QueueStore) -> None:
         message = put(store)
         store.cancel(QUEUE, message.id, now=NOW)

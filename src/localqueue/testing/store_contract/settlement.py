@@ -146,6 +146,16 @@ class Settlement(StoreCase):
         assert (again.attempts, again.failures, again.last_error) == (2, 1, BOOM)
         assert store.load_record("result", "r", now=NOW + 11) is not None
 
+    @pytest.mark.parametrize("settlement", [Release(0.0, BOOM, 3), DeadLetter(BOOM, 3)])
+    def test_an_error_counts_for_as_many_failures_as_it_says(
+        self, store: QueueStore, settlement: Release | DeadLetter
+    ) -> None:
+        leased = _leased(store)
+
+        store.settle(Settle(receipt(leased), settlement), now=NOW)
+
+        assert read(store, leased).failures == 3
+
     def test_a_dead_letter_settles_with_follow_ups_too(self, store: QueueStore) -> None:
         leased = _leased(store)
         settle = Settle(receipt(leased), DeadLetter(BOOM), puts=(new_put("alarm", queue="ops"),))

@@ -34,6 +34,7 @@ from localqueue.testing.store_contract.journal import (
     JournalReaders,
     JournalTrimming,
 )
+from localqueue.testing.store_contract.liveness import Crashes, DeadWorkers, KeptLeases, Prefetching
 from localqueue.testing.store_contract.ordering import Order, Priority
 from localqueue.testing.store_contract.ordering_keys import OrderingKeys
 from localqueue.testing.store_contract.records import RecordExpiry, Records, RecordScans
@@ -56,6 +57,10 @@ class QueueStoreContract(
     OrderingKeys,
     Expiry,
     CrashLimit,
+    Prefetching,
+    KeptLeases,
+    DeadWorkers,
+    Crashes,
     Capacity,
     Overflow,
     Deduplication,

@@ -169,6 +169,13 @@ DAMAGE: dict[str, list[Damage]] = {
         "UPDATE event SET prev = prev + 1 WHERE kind = 3",
         "DELETE FROM event WHERE seq IN (SELECT prev FROM event WHERE kind = 5)",
     ],
+    "ends of lives": [
+        "INSERT INTO ended VALUES (4, 1)",
+        "INSERT INTO ended SELECT message, seq FROM event WHERE kind = 3",
+        "INSERT INTO ended SELECT message + 1, seq FROM event WHERE kind = 5",
+        "INSERT INTO ended SELECT message, max(seq) + 1 FROM event",
+    ],
+    "ends without a row": ["UPDATE mark SET seq = (SELECT max(seq) FROM event)"],
     "ends of chains": [
         "UPDATE message SET last = last - 1",
         "DELETE FROM event WHERE seq = (SELECT last FROM message WHERE state = 0)",
@@ -308,7 +315,7 @@ def test_the_report_says_table_row_and_what_it_means(path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_a_problem_and_the_rest_is_checked(path: Path) -> None:
-    root = value(path, "SELECT rootpage FROM sqlite_master WHERE name = 'event_end'")
+    root = value(path, "SELECT rootpage FROM sqlite_master WHERE name = 'message_alias'")
     table = value(path, "SELECT rootpage FROM sqlite_master WHERE name = 'dedupe'")
     with path.open("r+b") as file:
         for page in (root, table):

@@ -681,9 +681,12 @@ def test_a_damaged_wal_gives_the_state_before_the_damage(tmp_path: Path) -> None
 
 
 # --- whose file, and where to ---------------------------------------------------------------------
-def test_a_file_of_an_older_version_is_salvaged_into_one_of_today(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_a_file_of_an_older_version_is_salvaged_into_one_of_today(
+    tmp_path: Path, version: int
+) -> None:
     path = tmp_path / "queue.sqlite3"
-    tables = (Path(__file__).parents[3] / "migration" / "schema_1.sql").read_text()
+    tables = (Path(__file__).parents[3] / "migration" / f"schema_{version}.sql").read_text()
     with closing(sqlite3.connect(path)) as db:
         db.executescript(tables)
         db.execute("INSERT INTO identity VALUES (0, '00112233445566aa')")
@@ -698,10 +701,12 @@ def test_a_file_of_an_older_version_is_salvaged_into_one_of_today(tmp_path: Path
             (seal(checksum(b"1", None), 2, 1),),
         )
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("PRAGMA user_version = 1")
+        db.execute(f"PRAGMA user_version = {version}")
         db.commit()
 
-    assert salvage(path, tmp_path / "new.sqlite3").messages == 1
+    report = salvage(path, tmp_path / "new.sqlite3")
+
+    assert (report.messages, report.problems) == (1, ())
 
     assert value(tmp_path / "new.sqlite3", "PRAGMA user_version") == SCHEMA_VERSION
     with SQLiteQueueStore(tmp_path / "new.sqlite3") as store:

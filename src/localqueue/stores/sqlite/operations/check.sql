@@ -146,6 +146,16 @@ SELECT e.seq, e.prev FROM event AS e LEFT JOIN event AS p ON p.seq = e.prev
 WHERE e.prev IS NOT NULL AND (e.prev >= e.seq
     OR (p.seq IS NULL AND e.prev > :trimmed) OR (p.seq IS NOT NULL AND p.message IS NOT e.message))
 
+-- name: wrongly_listed_ends
+SELECT d.message || ' ' || d.seq, d.seq FROM ended AS d LEFT JOIN event AS e ON e.seq = d.seq
+WHERE e.seq IS NULL OR e.message IS NOT d.message OR e.to_state IS NOT NULL
+
+-- name: unlisted_ends
+-- A life that is gone is found by the list alone.
+SELECT e.seq, e.message FROM event AS e
+WHERE e.seq <= :fold AND e.message IS NOT NULL AND e.to_state IS NULL AND NOT EXISTS
+    (SELECT 1 FROM ended AS d WHERE d.message = e.message AND d.seq = e.seq)
+
 -- name: wrong_ends
 -- The newest event of a message is of this message.
 SELECT m.id, m.last FROM message AS m LEFT JOIN event AS e ON e.seq = m.last

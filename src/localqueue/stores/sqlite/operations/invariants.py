@@ -272,6 +272,12 @@ RULES: dict[str, Rule] = {
     ),
     "events": _rows("event", FINDS.wrong_events, "its kind, actor, state or number cannot be"),
     "chains": _rows("event", FINDS.broken_chains, "the event before it, {}, is not of its message"),
+    "ends of lives": _rows(
+        "ended", FINDS.wrongly_listed_ends, "event {} does not end this life, or is not there"
+    ),
+    "ends without a row": _rows(
+        "event", FINDS.unlisted_ends, "it ends the life of {}, and is not listed with it"
+    ),
     "ends of chains": _rows(
         "message", FINDS.wrong_ends, "its newest event, {}, is missing or of another message"
     ),

@@ -12,8 +12,10 @@ from localqueue.stores.sqlite.operations.records import Damage
 from localqueue.stores.sqlite.operations.trees import Row, Tree
 from localqueue.stores.sqlite.sql import schema
 
-ALIKE = frozenset({"body_use", "counter", "skipped", "topic"})
+ALIKE = frozenset({"body_use", "counter", "ended", "skipped", "topic"})
 """Tables whose rows look like those of others: a row that nothing leads to cannot be told apart."""
+SINCE = {"ended": 3}
+"""Tables that the first version did not have, and which one brought them."""
 SEALED = frozenset({"message", "body"})
 """Tables whose rows are proved by the checksums of messages."""
 LARGEST_NUMBER = 2**62
@@ -83,7 +85,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 class Layout:
     """Tables and indexes, from what can be read of the file's own description of itself."""
 
-    def __init__(self, described: list[Row]) -> None:
+    def __init__(self, described: list[Row], version: int) -> None:
         """``described`` are the rows of the first table: kind, name, table, first page, SQL."""
         self.tables: dict[str, Table] = {}
         self.indexes: dict[str, Tree] = {}
@@ -98,7 +100,7 @@ class Layout:
                 case ["index", str(name), _, int(root), _]:
                     self.indexes[name] = Tree(name, root, rowid=False)
         for name, sql in known.items():
-            if name not in found:
+            if name not in found and version >= SINCE.get(name, 0):
                 self.missing.append(name)
             own = found[name][1] if name in found else sql
             first = found[name][0] if name in found else None

@@ -9,12 +9,12 @@ from importlib.resources import files
 
 from localqueue.checks import LONGEST_DELAY, check_queue_name
 from localqueue.errors import LocalQueueError, StoreCorrupt
+from localqueue.message import leased_entry
 from localqueue.stores.settings import DEFAULT_SETTINGS, QueueSettings
 from localqueue.stores.sqlite.identity import Identity, new_bits
 from localqueue.stores.sqlite.new_life import begin_new_life, mark_copy
 from localqueue.stores.sqlite.operations.invariants import FINDS, is_sound
 from localqueue.stores.sqlite.operations.rescue import Rescue
-from localqueue.stores.sqlite.rows import lease_entry
 from localqueue.stores.sqlite.sql import SQL, Queries
 
 MENDS = Queries(files("localqueue.stores.sqlite.operations").joinpath("mend.sql").read_text())
@@ -36,6 +36,7 @@ class Mending:
         self.identity = self._mend_identity()
 
     def mend(self) -> None:
+        self._list_ends()
         self._drop_damaged_messages()
         self._mend_queues()
         self._end_leases()
@@ -142,7 +143,7 @@ class Mending:
     def _end_leases(self) -> None:
         """Back to waiting, with the attempt in the history; nobody is charged."""
         for number, token, leased_at, attempts, worker in self._db.execute(MENDS.leases).fetchall():
-            began = lease_entry(leased_at, attempts, worker)
+            began = leased_entry(leased_at, attempts, worker)
             ended = {**began, "type": "lease_expired", "at": max(self._now, leased_at)}
             self._db.execute(MENDS.add_attempt, (number, token, json.dumps([began, ended])))
         self._db.execute(MENDS.settle_states, {"newest": self._newest})
@@ -286,6 +287,12 @@ class Mending:
         db.execute(MENDS.mend_missing_ends, trimmed)
         db.execute(MENDS.cut_chains)
         db.execute(MENDS.cut_missing, trimmed)
+        # Some events are of another message now, or gone.
+        self._list_ends()
+
+    def _list_ends(self) -> None:
+        self._db.execute(MENDS.forget_ends)
+        self._db.execute(MENDS.list_ends)
 
     def _begin_counting(self) -> None:
         """All that is there is folded; numbers go on where nobody can have used them."""

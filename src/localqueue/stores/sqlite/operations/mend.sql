@@ -9,15 +9,23 @@ SELECT max(n) FROM (
 SELECT coalesce((SELECT at FROM event ORDER BY seq DESC LIMIT 1),
     (SELECT max(created_at) FROM message), 0.0)
 
+-- name: forget_ends
+DELETE FROM ended
+
+-- name: list_ends
+-- Of all lives that the journal tells: everything that is saved counts as folded.
+INSERT INTO ended (message, seq) SELECT message, seq FROM event
+WHERE message IS NOT NULL AND to_state IS NULL ORDER BY message, seq
+
 -- name: forget_ended
 -- On a page that was free for long a message may still be written that has ended since.
 DELETE FROM message WHERE EXISTS
-    (SELECT 1 FROM event AS e WHERE e.message = coalesce(message.origin, message.id)
-        AND e.message IS NOT NULL AND e.to_state IS NULL AND e.queue = message.queue
-        AND e.seq > message.last)
+    (SELECT 1 FROM ended AS d CROSS JOIN event AS e
+        WHERE d.message = coalesce(message.origin, message.id) AND d.seq > message.last
+            AND e.seq = d.seq AND e.queue = message.queue)
 
 -- name: has_ended
-SELECT 1 FROM event WHERE message = ? AND message IS NOT NULL AND to_state IS NULL AND queue = ?
+SELECT 1 FROM ended AS d CROSS JOIN event AS e WHERE d.message = ? AND e.seq = d.seq AND e.queue = ?
 
 -- name: missing_queues
 -- Numbers that a checksum proves.
@@ -213,8 +221,7 @@ DELETE FROM dedupe WHERE kind = 0 AND (
 DELETE FROM dedupe WHERE NOT EXISTS (SELECT 1 FROM message AS m WHERE m.id = dedupe.message)
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.origin = dedupe.message)
     AND NOT EXISTS (SELECT 1 FROM publication AS p WHERE p.seq = dedupe.message)
-    AND NOT EXISTS (SELECT 1 FROM event AS e WHERE e.message = dedupe.message
-        AND e.message IS NOT NULL AND e.to_state IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM ended AS d WHERE d.message = dedupe.message)
 
 -- name: forget_bodies_of_events
 UPDATE event SET body = NULL WHERE body IS NOT NULL AND body NOT IN (SELECT id FROM body)

@@ -10,9 +10,10 @@ from localqueue.stores.sqlite.operations.invariants import FINDS, is_sound
 from localqueue.stores.sqlite.operations.layout import ALIKE, Layout, Table
 from localqueue.stores.sqlite.operations.records import Damage
 from localqueue.stores.sqlite.operations.trees import Lost, Pages, Row, Tree
+from localqueue.stores.sqlite.sql import SCHEMA_VERSION
 from localqueue.stores.sqlite.states import ACTORS, DEAD, KINDS
 
-MADE_ANEW = ("counter", "body_use")
+MADE_ANEW = ("counter", "body_use", "ended")
 """Walked only to know which pages are theirs: what they say follows from the other tables."""
 _BY_STATE = ("message_ready", "message_delayed", "message_lease", "message_dead", "message_keyed")
 """Each message is in one of these: together they tell which ones the table has lost."""
@@ -38,7 +39,7 @@ class Rescue:
         self._others: list[dict[str, Any]] = []
         described = Tree("sqlite_schema", 1, rowid=True)
         rows = list(self._pages.rows(described))
-        self.layout = Layout(rows)
+        self.layout = Layout(rows, image.header.version if image.header else SCHEMA_VERSION)
         missing = self.layout.missing
         if missing:
             which = "its tables" if len(missing) == len(self.layout.tables) else ", ".join(missing)

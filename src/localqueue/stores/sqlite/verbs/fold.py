@@ -29,8 +29,8 @@ def fold_sometimes(tx: Transaction) -> None:
 def fold(tx: Transaction) -> None:
     """Add all events so far to the counters, tell each changed queue's counts, and trim."""
     tx.finish()
-    upto = tx.seq
-    tally = tx.since_fold(_folded(tx))
+    folded, upto = _folded(tx), tx.seq
+    tally = tx.since_fold(folded)
     tx.db.executemany(SQL.add_to_counter, [(*key, n) for key, n in tally.moves.items() if n])
     tx.db.executemany(SQL.add_to_worker, [(*key, n) for key, n in tally.leases.items()])
     tx.db.executemany(SQL.add_to_kept, list(tally.events.items()))
@@ -41,14 +41,16 @@ def fold(tx: Transaction) -> None:
         detail = {STATE_NAMES[state]: counts.get(state, 0) for state in range(5)}
         tx.event(COUNTED, queue, by=BY_SWEEP, detail=detail)
     tx.finish()
-    trim(tx, upto)
+    trim(tx, upto, folded)
+    # Only now: what was trimmed at once is never listed.
+    tx.db.execute(SQL.list_ends, (folded, upto))
 
 
-def trim(tx: Transaction, upto: int) -> None:
+def trim(tx: Transaction, upto: int, listed: int) -> None:
     """Let go of events that no policy and no reader keeps, up to the fold.
 
     Each queue from its own oldest event on, so that what a queue keeps is always its newest; in
-    windows, so that no call pays for a long journal.
+    windows, so that no call pays for a long journal. ``listed`` is up to where ends of lives are.
     """
     readers = [(seq, tx.now - max_age) for _, seq, _, max_age in tx.db.execute(SQL.readers)]
     first = tx.db.execute(SQL.first_event).fetchone()
@@ -57,7 +59,7 @@ def trim(tx: Transaction, upto: int) -> None:
         oldest = tx.now - settings.journal_max_age if settings.journal else tx.now
         surplus = n - settings.journal_max_rows
         if surplus > 0 or (first is not None and first[1] <= oldest):
-            _trim_queue(tx, queue, scanned, upto, oldest, surplus, readers)
+            _trim_queue(tx, queue, scanned, upto, listed, oldest, surplus, readers)
 
 
 def _trim_queue(
@@ -65,6 +67,7 @@ def _trim_queue(
     queue: int,
     scanned: int,
     upto: int,
+    listed: int,
     oldest: float,
     surplus: int,
     readers: list[tuple[int, float]],
@@ -73,7 +76,8 @@ def _trim_queue(
     end = min(upto, scanned + WINDOW)
     gone: list[int] = []
     bodies: list[int] = []
-    for seq, at, body in tx.db.execute(SQL.trim_candidates, (scanned, end, queue)):
+    ends: list[tuple[int, int]] = []
+    for seq, at, body, ended in tx.db.execute(SQL.trim_candidates, (scanned, end, queue)):
         needed = any(seq > position and at > since for position, since in readers)
         if needed or seq >= upto or (at > oldest and len(gone) >= surplus):
             end = seq - 1
@@ -81,12 +85,15 @@ def _trim_queue(
         gone.append(seq)
         if body is not None:
             bodies.append(body)
+        if ended is not None and seq <= listed:
+            ends.append((ended, seq))
     else:
         if end < upto:
             # A copied file leaps: what was never written is passed in one step.
             end = tx.db.execute(SQL.next_event, (end,)).fetchone()[0] - 1
     for body in bodies:
         drop_body(tx, body)
+    tx.db.executemany(SQL.forget_end, ends)
     if gone:
         tx.db.execute(SQL.delete_events, (json.dumps(gone),))
     tx.db.execute(SQL.trim_kept, (len(gone), gone[-1] if gone else 0, end, queue))

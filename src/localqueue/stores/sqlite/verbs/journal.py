@@ -12,7 +12,7 @@ from localqueue.stores.sqlite.rows import read_json
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import ACTORS, KINDS, STATE_NAMES
 from localqueue.stores.sqlite.verbs.find import find_number, find_row
-from localqueue.stores.sqlite.view import Transaction, View
+from localqueue.stores.sqlite.view import QueueRow, Transaction, View
 
 LONGEST_LIFE = 10_000
 
@@ -43,15 +43,7 @@ def history(view: View, queue: str, message_id: str) -> list[JournalEvent]:
     if row is None or number is None:
         return []
     living = find_row(view, row, number)
-    if living is not None:
-        seq: int | None = living.last
-    else:
-        ends = [
-            event
-            for event in view.db.execute(SQL.ending_events, (number,)).fetchall()
-            if event[2] == row.id
-        ]
-        seq = ends[-1][0] if ends else None
+    seq = _end(view, row, number) if living is None else living.last
     life: list[JournalEvent] = []
     while seq is not None and len(life) < LONGEST_LIFE:
         found = view.db.execute(SQL.read_event, (seq,)).fetchone()
@@ -60,6 +52,15 @@ def history(view: View, queue: str, message_id: str) -> list[JournalEvent]:
         life.append(_event(view, found))
         seq = found[4]
     return life[::-1]
+
+
+def _end(view: View, queue: QueueRow, number: int) -> int | None:
+    """The event that ended a life: in the tail of the journal, or listed by a fold."""
+    (folded,) = view.db.execute(SQL.read_mark, ("fold",)).fetchone()
+    found = view.db.execute(SQL.late_end, (folded, number, queue.id)).fetchone()
+    if found is None:
+        found = view.db.execute(SQL.listed_end, (number, queue.id)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def position_seq(view: View, position: str) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from localqueue.stores.leased import LeasedTogether
-from localqueue.stores.protocol import LeaseRequest, StoredMessage
+from localqueue.stores.protocol import PREFETCHED, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite.rows import plain_seals
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT, READY
@@ -48,15 +48,16 @@ def lease_numbers(
 ) -> int:
     """Write the leases of these messages, and their events; the first one's token."""
     worker, liveness, now = request.worker, request.liveness, tx.now
+    note = PREFETCHED if request.prefetched else None
     token = tx.reserve(len(numbers), queue.id, READY, INFLIGHT, worker)
     if is_run(numbers):
         first, last = numbers[0], numbers[-1]
         tx.db.execute(SQL.add_lease_events_of_run, (token, now, worker, first, last))
-        tx.db.execute(SQL.lease_run, (token, until, worker, liveness, now, first, last))
+        tx.db.execute(SQL.lease_run, (token, until, worker, liveness, now, first, last, note))
     else:
         ids = json.dumps(numbers)
         tx.db.execute(SQL.add_lease_events, (token, now, worker, ids))
-        tx.db.execute(SQL.lease_messages, (token, until, worker, liveness, now, ids))
+        tx.db.execute(SQL.lease_messages, (token, until, worker, liveness, now, ids, note))
     return token
 
 

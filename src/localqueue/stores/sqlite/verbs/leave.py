@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from localqueue.stores.sqlite.rows import MessageRow, lease_entry
+from localqueue.message import leased_entry
+from localqueue.stores.sqlite.rows import MessageRow
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
     BY_SWEEP,
@@ -60,8 +61,10 @@ def bury(
     *,
     by: int = BY_WORKER,
     crashed: bool = False,
+    failures: int = 1,
 ) -> None:
     """Out of delivery, kept as a dead letter."""
+    failed = kind == DEAD_LETTERED and error is not None and not crashed
     failed_at = row.failed_at if error is None else tx.now
     seq = tx.closing(kind, row, DEAD, by=by, error=error)
     ended = _remember(tx, row, seq, kind, error)
@@ -72,7 +75,7 @@ def bury(
             failed_at,
             row.error if error is None else json.dumps(error),
             seq,
-            row.failures + (kind == DEAD_LETTERED and error is not None and not crashed),
+            row.failures + (failures if failed else 0),
             row.crashes + crashed,
             ended,
             row.id,
@@ -90,12 +93,14 @@ def put_back(
     error: Mapping[str, Any] | None = None,
     by: int = BY_WORKER,
     crashed: bool = False,
+    failures: int = 1,
 ) -> None:
     """Wait for the next delivery; what is over its time to live leaves instead."""
     if row.expires_at is not None and row.expires_at <= tx.now and row.state != DEAD:
         expire(tx, row)
         return
     requeued = row.state == DEAD
+    failed = error is not None and not crashed
     state, due_at = (DELAYED, tx.now + delay) if delay > 0 else (READY, None)
     if row.key is not None:
         tx.write_messages()
@@ -112,7 +117,7 @@ def put_back(
             state,
             tx.now + delay,
             due_at,
-            0 if requeued else row.failures + (error is not None),
+            0 if requeued else row.failures + (failures if failed else 0),
             0 if requeued else row.crashes + crashed,
             ended,
             row.failed_at if error is None else tx.now,
@@ -184,7 +189,7 @@ def _remember(
         return row.ended
     entries = []
     if row.state == INFLIGHT and row.leased_at is not None:
-        entries.append(lease_entry(row.leased_at, row.attempts, row.worker))
+        entries.append(leased_entry(row.leased_at, row.attempts, row.worker))
     ended: dict[str, Any] = {
         "type": "dead_lettered" if kind in (EXPIRED, QUARANTINED) else KINDS[kind],
         "at": tx.now,

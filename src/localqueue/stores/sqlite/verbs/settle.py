@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import Any
 
 from localqueue.message import NEVER_LEASED, Receipt
-from localqueue.outcome import Ack, DeadLetter, Release
+from localqueue.outcome import Ack, Cancel, Crashed, DeadLetter, Release, Settlement
 from localqueue.stores.protocol import (
+    PREFETCHED,
     Cancelled,
     LeaseAnswer,
     LeaseRequest,
@@ -38,6 +39,7 @@ from localqueue.stores.sqlite.verbs.leave import bury, put_back, remove
 from localqueue.stores.sqlite.verbs.log import find_unread, make_message_early
 from localqueue.stores.sqlite.verbs.publish import enqueue_many
 from localqueue.stores.sqlite.verbs.records import change_records, conflicts
+from localqueue.stores.sqlite.verbs.sweep import end_lease
 from localqueue.stores.sqlite.view import Transaction
 
 
@@ -84,21 +86,35 @@ def extend(
         if row is None or row.state != INFLIGHT:
             answers.append(LeaseAnswer.LOST)
             continue
-        seq = tx.event(
-            EXTENDED,
-            row.queue,
-            row.number,
-            prev=row.last,
-            left=INFLIGHT,
-            entered=INFLIGHT,
-            attempt=row.attempts,
-            worker=row.worker,
-            by=_actor(receipt),
-            detail=None if note is None else {"note": note},
-        )
-        tx.db.execute(SQL.extend_lease, (tx.now + timeout, note, seq, row.id))
+        # Whoever does not say again that it is only prefetched has begun.
+        kept = note or (None if row.note == PREFETCHED else row.note)
+        detail = None if note is None else {"note": note}
+        extend_lease(tx, row, tx.now + timeout, kept, _actor(receipt), detail)
         answers.append(LeaseAnswer.CANCEL_ASKED if row.cancel else LeaseAnswer.HELD)
     return answers
+
+
+def extend_lease(
+    tx: Transaction,
+    row: MessageRow,
+    until: float,
+    note: str | None,
+    by: int,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    seq = tx.event(
+        EXTENDED,
+        row.queue,
+        row.number,
+        prev=row.last,
+        left=INFLIGHT,
+        entered=INFLIGHT,
+        attempt=row.attempts,
+        worker=row.worker,
+        by=by,
+        detail=detail,
+    )
+    tx.db.execute(SQL.extend_lease, (until, note, seq, row.id))
 
 
 def settle_and_lease(
@@ -120,12 +136,12 @@ def _is_mere_ack(item: Settle) -> bool:
 
 
 def settle(tx: Transaction, item: Settle) -> Settled:
-    """Ack, release or dead-letter, with records and follow-ups; all of it or nothing."""
+    """As the settlement says, with records and follow-ups; all of it or nothing."""
     if not item.receipt.token and conflicts(tx, item.records):
         # Before an unread publication is made a message for it.
         return Settled.CONFLICT
     ((receipt, row),) = _held(tx, [item.receipt])
-    if row is None or (row.state == DEAD and isinstance(item.settlement, Release)):
+    if row is None or not _fits(item.settlement, row):
         return Settled.STALE
     if conflicts(tx, item.records):
         return Settled.CONFLICT
@@ -134,12 +150,27 @@ def settle(tx: Transaction, item: Settle) -> Settled:
     match item.settlement:
         case Ack():
             remove(tx, row, ACKED, by=by)
-        case Release(delay, error):
-            put_back(tx, row, RELEASED, delay=delay, error=error, by=by)
-        case DeadLetter(error):
-            bury(tx, row, DEAD_LETTERED, error, by=by)
+        case Release(delay, error, failures):
+            put_back(tx, row, RELEASED, delay=delay, error=error, by=by, failures=failures)
+        case DeadLetter(error, failures):
+            bury(tx, row, DEAD_LETTERED, error, by=by, failures=failures)
+        case Crashed(error):
+            queue = tx.queue_by_number(row.queue)
+            end_lease(tx, queue, row, RELEASED, crashed=True, error=error, by=by)
+        case Cancel():
+            remove(tx, row, CANCELLED, by=by)
     enqueue_many(tx, item.puts, bounded=False)
     return Settled.DONE
+
+
+def _fits(settlement: Settlement, row: MessageRow) -> bool:
+    """Whether the message is in a state that can end so."""
+    match settlement:
+        case Release():
+            return row.state != DEAD
+        case Crashed():
+            return row.state == INFLIGHT
+    return True
 
 
 def cancel(tx: Transaction, queue: str, message_id: str) -> Cancelled:

@@ -7,8 +7,11 @@ slices: no background process is needed, and no call pays for another queue's ba
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from localqueue.errors import StoreCorrupt
+from localqueue.stores.protocol import PREFETCHED
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.sqlite.rows import MessageRow
 from localqueue.stores.sqlite.sql import SQL
@@ -34,8 +37,6 @@ SELDOM = 1.0
 """Where nothing depends on it, it only has to happen in the end."""
 _KEYS = 0
 """Stands for a queue's number: the expired keys and records of all queues."""
-PREFETCHED = "prefetched"
-"""The note of a lease whose handler has not begun: its end is no crash."""
 
 
 def sweep_sometimes(tx: Transaction, queue: QueueRow, every: float = OFTEN_ENOUGH) -> None:
@@ -74,7 +75,12 @@ def is_poison(
     settings: QueueSettings, crashes: int, liveness: str | None, note: str | None
 ) -> bool:
     """Whether the end of this lease is one crash too many."""
-    return charged(liveness, note) and 0 < settings.crash_limit <= crashes + 1
+    return charged(liveness, note) and is_at_crash_limit(settings, crashes)
+
+
+def is_at_crash_limit(settings: QueueSettings, crashes: int) -> bool:
+    """Whether one more crash is one too many."""
+    return 0 < settings.crash_limit <= crashes + 1
 
 
 def end_leases(tx: Transaction, queue: QueueRow) -> int:
@@ -82,18 +88,32 @@ def end_leases(tx: Transaction, queue: QueueRow) -> int:
     tx.write_messages()
     rows = tx.db.execute(SQL.ended_leases, (queue.id, tx.now, SLICE)).fetchall()
     for row in map(MessageRow._make, rows):
-        if is_poison(queue.settings, row.crashes, row.liveness, row.note):
-            limit = queue.settings.crash_limit
-            error = {
-                "type": "CrashLimitExceeded",
-                "module": None,
-                "message": f"{limit} deliveries ended with the death of their worker",
-            }
-            bury(tx, row, DEAD_LETTERED, error, by=BY_SWEEP, crashed=True)
-        else:
-            crashed = charged(row.liveness, row.note)
-            put_back(tx, row, LEASE_EXPIRED, by=BY_SWEEP, crashed=crashed)
+        end_lease(tx, queue, row, LEASE_EXPIRED, crashed=charged(row.liveness, row.note))
     return len(rows)
+
+
+def end_lease(
+    tx: Transaction,
+    queue: QueueRow,
+    row: MessageRow,
+    kind: int,
+    *,
+    crashed: bool,
+    error: Mapping[str, Any] | None = None,
+    by: int = BY_SWEEP,
+) -> None:
+    """Back to ready, or to the dead letters after one crash too many."""
+    if crashed and is_at_crash_limit(queue.settings, row.crashes):
+        limit = queue.settings.crash_limit
+        last = "" if error is None else f"; the last one: {error.get('message')}"
+        reason = {
+            "type": "CrashLimitExceeded",
+            "module": None,
+            "message": f"{limit} deliveries ended with the death of their worker{last}",
+        }
+        bury(tx, row, DEAD_LETTERED, reason, by=by, crashed=True)
+    else:
+        put_back(tx, row, kind, error=error, by=by, crashed=crashed)
 
 
 def promote_due(tx: Transaction, queue: QueueRow) -> int:

@@ -8,11 +8,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import backlog, batches, page, processes, settle, single, threads, wakeups
+from benchmarks import backlog, batches, page, processes, settle, single, threads, wakeups, workers
 from benchmarks.peers import race
 from benchmarks.results import Result, as_json, save
 
-NAMES = ("peers", "single", "batches", "settle", "threads", "processes", "wakeups", "backlog")
+NAMES = (
+    "peers", "single", "batches", "settle", "workers", "threads", "processes", "wakeups", "backlog",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +46,11 @@ def _run(name: str, folder: Path, asked: argparse.Namespace) -> Iterator[Result]
             return single.run(folder, messages=300, rounds=3) if quick else single.run(folder)
         case "settle":
             return settle.run(folder, messages=200, rounds=3) if quick else settle.run(folder)
+        case "workers":
+            if quick:
+                size = asked.size or 50_000
+                return workers.run(folder, messages=5000, waiting=size, wakes=200, rounds=3)
+            return workers.run(folder, waiting=asked.size or 1_000_000)
         case "threads":
             return threads.run(folder, messages=640, rounds=3) if quick else threads.run(folder)
         case "processes":
@@ -80,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes, rougher")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument(
-        "--size", type=int, help="how many wait: backlog (1,000,000), peers (100,000)"
+        "--size", type=int, help="how many wait: backlog, workers (1,000,000), peers (100,000)"
     )
     parser.add_argument("--seconds", type=float, help="how long: processes (30)")
     parser.add_argument(

@@ -35,8 +35,8 @@ def run(folder: Path, *, messages: int = 1000, idle: float = 10.0) -> Iterator[R
     for durability in DURABILITIES:
         told, raw, cpu = _measure(folder, durability, messages, idle)
         rows += [
-            _row(f"half of all, {durability}", told[49], raw[49], USUAL),
-            _row(f"99 of 100, {durability}", told[98], raw[98], LONGEST),
+            row(f"half of all, {durability}", told[49], raw[49], USUAL),
+            row(f"99 of 100, {durability}", told[98], raw[98], LONGEST),
             Row(f"CPU of who waits, in percent, {durability}", None, None, cpu, at_most=MOST_CPU),
         ]
     yield Report(
@@ -49,7 +49,7 @@ def run(folder: Path, *, messages: int = 1000, idle: float = 10.0) -> Iterator[R
     )
 
 
-def _row(what: str, told: float, raw: float, longest: float) -> Row:
+def row(what: str, told: float, raw: float, longest: float) -> Row:
     return Row(what, told, raw, told / raw, longest=longest)
 
 
@@ -63,7 +63,7 @@ def _measure(
     told, raw = [], []
     with ExitStack() as stack:
         consumer = stack.enter_context(Child(_consume, path, durability, messages, idle))
-        reader = stack.enter_context(Child(_read, fifo, messages))
+        reader = stack.enter_context(Child(read_fifo, fifo, messages))
         store = stack.enter_context(SQLiteQueueStore(path, durability=durability))
         queue: PersistentQueue[Any] = PersistentQueue("jobs", store=store)
         consumer.pipe.recv()  # it is ready
@@ -71,13 +71,14 @@ def _measure(
         end = os.open(fifo, os.O_WRONLY)
         stack.callback(os.close, end)
         for _ in range(messages):
-            raw.append(_until_heard(lambda: os.write(end, b"!"), reader))
-            told.append(_until_heard(lambda: queue.put(value), consumer))
+            raw.append(until_heard(lambda: os.write(end, b"!"), reader))
+            told.append(until_heard(lambda: queue.put(value), consumer))
         cpu = consumer.pipe.recv()
     return quantiles(told, n=100), quantiles(raw, n=100), cpu
 
 
-def _until_heard(tell: Callable[[], object], child: Child) -> float:
+def until_heard(tell: Callable[[], object], child: Child) -> float:
+    """Seconds until the child says that it was woken; it has time to fall asleep before."""
     sleep(PAUSE)
     start = now()
     tell()
@@ -105,8 +106,8 @@ def _consume(
         pipe.send(100 * (process_time() - used) / (now() - start))
 
 
-def _read(pipe: Connection[Any, Any], fifo: Path, messages: int) -> None:
-    """What runs in the other one: the least that one can do to be woken."""
+def read_fifo(pipe: Connection[Any, Any], fifo: Path, messages: int) -> None:
+    """What runs in another process: the least that one can do to be woken."""
     end = os.open(fifo, os.O_RDWR)
     poll = select.poll()
     poll.register(end, select.POLLIN)

@@ -9,11 +9,10 @@ each run and stays afterwards, to be looked at.
 from __future__ import annotations
 
 import argparse
-import threading
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from queue import Empty
 from typing import Any
 
 import localqueue
@@ -25,6 +24,8 @@ from localqueue import (
     SQLiteQueueStore,
     StaticFanoutSubscriptions,
 )
+from localqueue.telemetry import Acked, DeadLettered, Event, Leased, Retried
+from localqueue.workers import Backoff, Worker, current_message
 
 TRIES = 3
 FIRST_DELAY = 0.05
@@ -40,61 +41,56 @@ class Thumbnails:
     def __init__(self) -> None:
         self.broken = {"broken.png"}
 
-    def make(self, job: Job, attempt: int) -> None:
+    def make(self, job: Job) -> None:
         if job["file"] in self.broken:
             raise ValueError(f"{job['file']} is not an image")
-        if job["file"] == "slow.png" and attempt < TRIES:
+        if job["file"] == "slow.png" and current_message().attempt < TRIES:
             raise TimeoutError("the image server did not answer")
 
 
-def settle(queue: Jobs, message: QueueMessage[Job], handler: Thumbnails) -> None:
-    """Done: ack. Failed: again, later each time. Failed too often: a dead letter."""
-    try:
-        handler.make(message.value, message.attempts)
-    except Exception as error:
-        if message.failures + 1 < TRIES:
-            delay = FIRST_DELAY * 2**message.failures
-            queue.release(message, delay=delay, error=error)
-            say(message, f"failed, again in {delay:.2f} s ({error})")
-        else:
-            queue.dead_letter(message, error=error)
-            say(message, f"given up ({error})")
-    else:
-        queue.ack(message)
-        say(message, "done")
+def work(queue: Jobs, handler: Thumbnails, threads: int) -> None:
+    """Until nothing is left to do, now or later. What fails is tried again, later each time."""
+    worker = Worker(
+        queue,
+        handler.make,
+        concurrency=threads,
+        max_tries=TRIES,
+        backoff=Backoff(first=FIRST_DELAY, jitter=0.0),
+        worker_id="thumbnailer",
+    )
+    summary = worker.run(until_empty=True)
+    print(
+        f"  {summary.done} done, {summary.failed} failed and tried again, {summary.dead} given up"
+    )
 
 
-def work(queue: Jobs, handler: Thumbnails, name: str) -> None:
-    """Lease and settle until nothing is left to do, now or later."""
-    while True:
-        try:
-            message = queue.get_message(timeout=0.1, leased_by=name)
-        except Empty:
-            stats = queue.stats()
-            if stats.total == stats.dead:
-                return
-        else:
-            settle(queue, message, handler)
+class Reporter:
+    """Listens to the queue and prints how each attempt ended."""
 
+    def __init__(self, queue: Jobs) -> None:
+        self._queue = queue
+        self._files: dict[str, str] = {}
 
-def work_with_two(queue: Jobs, handler: Thumbnails) -> None:
-    workers = [
-        threading.Thread(target=work, args=(queue, handler, f"worker-{number}"))
-        for number in (1, 2)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Leased(message_id=str(message_id)):
+                found = self._queue.inspect(message_id)
+                self._files[message_id] = found.value["file"] if found is not None else "?"
+            case Acked():
+                self._say(event, "done")
+            case Retried(delay=delay, error_type=error):
+                self._say(event, f"failed with {error}, again in {delay:.2f} s")
+            case DeadLettered(error_type=error):
+                self._say(event, f"given up after {error}")
+
+    def _say(self, event: Event, what: str) -> None:
+        file = self._files[event.message_id or ""]
+        print(f"  {event.worker}  attempt {event.attempt}  {file:12} {what}")
 
 
 # --- what is shown -------------------------------------------------------------------------------
 def heading(text: str) -> None:
     print(f"\n{text}\n{'-' * len(text)}")
-
-
-def say(message: QueueMessage[Job], what: str) -> None:
-    print(f"  {message.leased_by}  attempt {message.attempts}  {message.value['file']:12} {what}")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -131,7 +127,7 @@ def give_a_second_chance(queue: Jobs, handler: Thumbnails) -> None:
         handler.broken.discard(dead.value["file"])
         queue.requeue_dead(dead)
     print("  the file was repaired, so it is requeued:")
-    work(queue, handler, "worker-1")
+    work(queue, handler, threads=1)
 
 
 def publish(store: SQLiteQueueStore) -> list[PersistentQueue[Any]]:
@@ -197,6 +193,8 @@ def new_file(folder: Path) -> Path:
 
 def main(folder: Path) -> None:
     began = time.perf_counter()
+    # What fails here is meant to, and is shown below; the worker would log its traceback too.
+    logging.getLogger("localqueue.workers").setLevel(logging.CRITICAL)
     path = new_file(folder)
     store = SQLiteQueueStore(path)
     queue: Jobs = PersistentQueue("thumbnails", store=store, ordering_policy=PriorityOrdering())
@@ -205,10 +203,12 @@ def main(folder: Path) -> None:
 
     heading("Enqueue")
     slow = enqueue(queue)
-    heading("Process with two workers")
-    work_with_two(queue, handler)
+    heading("Process with two threads")
+    stop_listening = queue.listen(Reporter(queue))
+    work(queue, handler, threads=2)
     heading("Dead letters")
     give_a_second_chance(queue, handler)
+    stop_listening()
     heading("Publish and subscribe")
     subscribers = publish(store)
 

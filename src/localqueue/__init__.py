@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from localqueue.adapters.dispatch import CallbackDispatcher
+from localqueue.adapters.dispatch import (
+    CallbackDispatcher,
+    ThreadedDispatcher,
+    WorkerPoolDispatcher,
+)
 from localqueue.clock import (
     SYSTEM_CLOCK,
     Clock,
@@ -16,18 +20,26 @@ from localqueue.clock import (
 )
 from localqueue.errors import (
     AdapterClosed,
+    AttemptStoreLockedError,
     CompatibilityWarning,
     ConfigurationError,
     DamagedMessage,
     DuplicateConflict,
+    HandlerCancelled,
+    HandlerDied,
+    HandlerTimeout,
+    IdempotencyStoreLockedError,
     InvalidArgument,
     InvalidMessage,
     InvalidMessageType,
+    InvalidResult,
     JournalForeign,
     JournalTrimmed,
     LeaseLost,
     LocalQueueError,
+    PersistentRetryExhausted,
     RecordConflict,
+    ResultStoreLockedError,
     SettingsOverwritten,
     StoreBusy,
     StoreClosed,
@@ -39,6 +51,7 @@ from localqueue.errors import (
     StoreReadOnly,
     StoreUnsupported,
     UnsupportedByStore,
+    WorkerStopped,
     WrongType,
 )
 from localqueue.message import (
@@ -46,6 +59,11 @@ from localqueue.message import (
     QueueStats,
     Receipt,
     State,
+)
+from localqueue.outcome import (
+    Reject,
+    Retry,
+    Snooze,
 )
 from localqueue.policies import (
     AT_LEAST_ONCE_DELIVERY,
@@ -103,6 +121,7 @@ from localqueue.policies import (
     JournalPolicy,
     JsonCodec,
     LeasePolicy,
+    LeasingDispatchPolicy,
     LocalAtomicCommit,
     LocalityPolicy,
     LocalQueuePlacement,
@@ -117,6 +136,7 @@ from localqueue.policies import (
     OrderingKeys,
     OrderingPolicy,
     OverflowBackpressure,
+    Participant,
     PointToPointRouting,
     PriorityOrdering,
     PublishSubscribeRouting,
@@ -130,6 +150,7 @@ from localqueue.policies import (
     ReturnStoredResult,
     RoutingPolicy,
     SagaCommit,
+    SagaStep,
     StaticFanoutSubscriptions,
     SubscriptionPolicy,
     ThrottlingBackpressure,
@@ -166,11 +187,13 @@ if TYPE_CHECKING:
         InProcessNotification,
     )
     from localqueue.aio import AwaitableQueue
+    from localqueue.commits.sqlite_participant import SQLiteParticipant
     from localqueue.stores.sqlite.operations.backup import BackupReport
     from localqueue.stores.sqlite.operations.check import CheckReport
     from localqueue.stores.sqlite.operations.invariants import CheckProblem
     from localqueue.stores.sqlite.operations.salvage import LostMessage, SalvageReport
     from localqueue.stores.sqlite.operations.vacuum import VacuumReport
+    from localqueue.worker import persistent_async_worker, persistent_worker
 
     __version__: str
 
@@ -207,6 +230,7 @@ __all__ = [
     "AtLeastOnceDelivery",
     "AtMostOnceDelivery",
     "Atomicity",
+    "AttemptStoreLockedError",
     "AwaitableNotification",
     "AwaitableQueue",
     "BackpressurePolicy",
@@ -243,10 +267,15 @@ __all__ = [
     "ExplicitAcknowledgement",
     "FifoReadyOrdering",
     "FixedLeaseTimeout",
+    "HandlerCancelled",
+    "HandlerDied",
+    "HandlerTimeout",
+    "IdempotencyStoreLockedError",
     "InProcessNotification",
     "InvalidArgument",
     "InvalidMessage",
     "InvalidMessageType",
+    "InvalidResult",
     "Journal",
     "JournalEvent",
     "JournalForeign",
@@ -257,6 +286,7 @@ __all__ = [
     "LeaseAnswer",
     "LeaseLost",
     "LeasePolicy",
+    "LeasingDispatchPolicy",
     "LocalAtomicCommit",
     "LocalQueueError",
     "LocalQueuePlacement",
@@ -274,7 +304,9 @@ __all__ = [
     "OrderingKeys",
     "OrderingPolicy",
     "OverflowBackpressure",
+    "Participant",
     "PersistentQueue",
+    "PersistentRetryExhausted",
     "PersistentWorkerConfig",
     "PointToPointRouting",
     "PriorityOrdering",
@@ -291,15 +323,21 @@ __all__ = [
     "QueueStore",
     "Receipt",
     "RecordConflict",
+    "Reject",
     "RejectingBackpressure",
     "RemoteQueuePlacement",
     "ResultPolicy",
+    "ResultStoreLockedError",
+    "Retry",
     "ReturnStoredResult",
     "RoutingPolicy",
+    "SQLiteParticipant",
     "SQLiteQueueStore",
     "SagaCommit",
+    "SagaStep",
     "SalvageReport",
     "SettingsOverwritten",
+    "Snooze",
     "State",
     "StaticFanoutSubscriptions",
     "StoreBusy",
@@ -314,15 +352,20 @@ __all__ = [
     "StoreUnsupported",
     "SubscriptionPolicy",
     "SystemClock",
+    "ThreadedDispatcher",
     "ThrottlingBackpressure",
     "TransactionalOutboxCommit",
     "TwoPhaseCommit",
     "UnsupportedByStore",
     "VacuumReport",
     "WaitableNotification",
+    "WorkerPoolDispatcher",
+    "WorkerStopped",
     "WrongType",
     "__version__",
     "open_store",
+    "persistent_async_worker",
+    "persistent_worker",
     "subscriber_queue_name",
 ]
 
@@ -331,6 +374,7 @@ __all__ = [
 _NOTIFICATIONS = frozenset(
     ("AsyncNotification", "AsyncioNotification", "CallbackNotification", "InProcessNotification")
 )
+_WORKERS = frozenset(("persistent_async_worker", "persistent_worker"))
 _OPERATIONS = {
     "BackupReport": "backup",
     "CheckProblem": "invariants",
@@ -351,6 +395,14 @@ if not TYPE_CHECKING:  # a type checker would take any name for granted
             from localqueue.aio import AwaitableQueue
 
             return AwaitableQueue
+        if name in _WORKERS:
+            from localqueue import worker
+
+            return getattr(worker, name)
+        if name == "SQLiteParticipant":
+            from localqueue.commits.sqlite_participant import SQLiteParticipant
+
+            return SQLiteParticipant
         if name in _OPERATIONS:
             from importlib import import_module
 

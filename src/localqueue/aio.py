@@ -287,7 +287,7 @@ class AwaitableQueue(Generic[T]):
 
     async def dispatch_pending(self, limit: int | None = None) -> int:
         """The handlers run in helper threads; when cancelled, the one at work comes to its end."""
-        return await self._calls.dispatch_pending(self._dispatch_next, limit)
+        return await self._calls.dispatch_pending(self.queue, self._dispatch_next, limit)
 
     async def _run(self, call: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
         """A blocking call of the queue that waits for nothing but the store, in a thread."""

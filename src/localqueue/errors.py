@@ -38,7 +38,7 @@ LocalQueueError
 
 from __future__ import annotations
 
-from pathlib import Path
+import pathlib
 
 
 class LocalQueueError(Exception):
@@ -132,9 +132,9 @@ class StoreBusy(StoreError):
 class AttemptStoreLockedError(StoreBusy, RuntimeError):
     """Another process holds the attempt store; the same call may succeed later."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: pathlib.Path | str) -> None:
         super().__init__(path)
-        self.path = Path(path)
+        self.path = pathlib.Path(path)
 
     def __str__(self) -> str:
         return f"the attempt store {str(self.path)!r} is locked by another process"
@@ -143,9 +143,9 @@ class AttemptStoreLockedError(StoreBusy, RuntimeError):
 class IdempotencyStoreLockedError(StoreBusy, RuntimeError):
     """Another process holds the file of a ledger; the same call may succeed later."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: pathlib.Path | str) -> None:
         super().__init__(path)
-        self.path = Path(path)
+        self.path = pathlib.Path(path)
 
     def __str__(self) -> str:
         return f"the idempotency store {str(self.path)!r} is locked by another process"
@@ -154,9 +154,9 @@ class IdempotencyStoreLockedError(StoreBusy, RuntimeError):
 class ResultStoreLockedError(StoreBusy, RuntimeError):
     """Another process holds the file of a result store; the same call may succeed later."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: pathlib.Path | str) -> None:
         super().__init__(path)
-        self.path = Path(path)
+        self.path = pathlib.Path(path)
 
     def __str__(self) -> str:
         return f"the result store {str(self.path)!r} is locked by another process"

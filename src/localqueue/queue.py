@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from localqueue.calls.attachment import Attachment
 from localqueue.calls.calls import Calls
 from localqueue.calls.face import Blocking, finish
+from localqueue.calls.hooks import dispatch
 from localqueue.calls.looking import on_the_wall, shown
 from localqueue.calls.settling import checked_id
 from localqueue.checks import check_count, check_key, check_seconds
@@ -26,7 +27,7 @@ from localqueue.policies.crash_limit import CrashLimitPolicy
 from localqueue.policies.dead_letters import DeadLetterPolicy
 from localqueue.policies.deduplication import DeduplicationPolicy
 from localqueue.policies.delivery import DeliveryPolicy
-from localqueue.policies.dispatch import DispatchPolicy
+from localqueue.policies.dispatch import DispatchPolicy, LeasingDispatchPolicy
 from localqueue.policies.expiry import ExpiryPolicy
 from localqueue.policies.journal import JournalPolicy
 from localqueue.policies.leases import DEFAULT_LEASE_TIMEOUT, LeasePolicy
@@ -35,7 +36,7 @@ from localqueue.policies.notification import NotificationPolicy
 from localqueue.policies.ordering import OrderingPolicy
 from localqueue.policies.policy_set import QueuePolicySet
 from localqueue.policies.resolve import resolve
-from localqueue.policies.resolved import SpecLike
+from localqueue.policies.resolved import SpecLike, trait
 from localqueue.policies.routing import RoutingPolicy
 from localqueue.policies.semantics import QueueSemantics
 from localqueue.policies.subscriptions import SubscriptionPolicy, subscriber_queue_name
@@ -50,6 +51,8 @@ from localqueue.stores.protocol import (
     StoredMessage,
 )
 from localqueue.stores.settings import QueueSettings
+from localqueue.telemetry.emitter import Emitter
+from localqueue.telemetry.subscription import Listener
 from localqueue.worker_config import PersistentWorkerConfig
 
 if TYPE_CHECKING:
@@ -96,6 +99,7 @@ class PersistentQueue(Generic[T]):
         codec_policy: CodecPolicy | None = None,
         policy_set: QueuePolicySet | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        listeners: Iterable[Listener] = (),
     ) -> None:
         self._policies = policies = resolve(
             name=name,
@@ -148,10 +152,12 @@ class PersistentQueue(Generic[T]):
         self.maxsize = policies.maxsize
         self.retry_defaults = policies.retry_defaults
 
-        self._attachment = Attachment(policies, store, store_path, clock)
+        self._attachment = Attachment(policies, store, store_path, clock, listeners)
         enforce(policies, self._attachment.capabilities)
         self._calls = Calls(self._attachment, Blocking(self._attachment))
         self._aio: AwaitableQueue[T] | None = None
+        if isinstance(self.dispatch_policy, LeasingDispatchPolicy):
+            self.dispatch_policy.attach(self)
 
     @classmethod
     def from_spec(cls, spec: SpecLike, **options: Any) -> Self:
@@ -183,12 +189,27 @@ class PersistentQueue(Generic[T]):
 
         Messages got and not acknowledged are delivered again when their lease ends.
         """
+        if isinstance(self.dispatch_policy, LeasingDispatchPolicy):
+            self.dispatch_policy.detach(self)
         self._attachment.close()
 
     @property
     def store(self) -> QueueStore:
         """The store, opened if it was not."""
         return self._attachment.store
+
+    @property
+    def telemetry(self) -> Emitter:
+        """What tells listeners of this object's calls, and traces them."""
+        return self._attachment.emitter
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` with every event of this object from now on; returns how to stop that.
+
+        Listeners are called in the thread that made the call, on the event loop for ``aio``. What
+        one raises is logged once and reaches nobody.
+        """
+        return self._attachment.emitter.listen(listener)
 
     @property
     def aio(self) -> AwaitableQueue[T]:
@@ -427,7 +448,10 @@ class PersistentQueue(Generic[T]):
         store, when = self._opened()
         receipt = finish(self._calls.settling.receipt(message))
         seconds = check_seconds("delay", delay)
-        return store.requeue_dead_many(receipt.queue, [receipt.id], delay=seconds, now=when.now)[0]
+        (done,) = store.requeue_dead_many(receipt.queue, [receipt.id], delay=seconds, now=when.now)
+        if done and (announce := self.telemetry.announce) is not None:
+            announce.requeued(receipt, seconds)
+        return done
 
     def prune_dead_letters(self, older_than: float) -> int:
         """Remove dead letters that failed at least this many seconds ago; how many."""
@@ -446,6 +470,8 @@ class PersistentQueue(Generic[T]):
         store, when = self._opened()
         purged = store.purge(self.name, now=when.now)
         self._attachment.unfinished.clear()
+        if (announce := self.telemetry.announce) is not None:
+            announce.purged(purged)
         return purged
 
     # --- journal --------------------------------------------------------------------------------
@@ -524,15 +550,22 @@ class PersistentQueue(Generic[T]):
         return subscriber_queue_name(self.name, subscriber)
 
     def subscriber_queue(self, subscriber: str) -> PersistentQueue[T]:
-        """The queue that a subscriber consumes from: same store, same policies, point to point."""
+        """The queue that a subscriber consumes from: same store, same policies, point to point.
+
+        Whoever listens to this object now, or traces it, does so there too.
+        """
         self._check_subscriber(subscriber)
         store, _ = self._opened()
-        return PersistentQueue(
+        made: PersistentQueue[T] = PersistentQueue(
             subscriber_queue_name(self.name, subscriber),
             store=store,
             clock=self._attachment.clock,
+            listeners=self.telemetry.listeners,
             **self._policies.subscriber_options(),
         )
+        if self.telemetry.tracing is not None:
+            made.telemetry.trace(self.telemetry.tracing)
+        return made
 
     # --- notification and dispatch --------------------------------------------------------------
     def wait_for_notification(self, timeout: float | None = None) -> bool:
@@ -543,9 +576,10 @@ class PersistentQueue(Generic[T]):
         """Lease ready messages and hand them to the dispatch policy; how many were.
 
         A message is acknowledged when its handlers return. When one raises, its message is released
-        with the error, and the error reaches the caller.
+        with the error, and the error reaches the caller. A dispatcher that works under leases
+        treats failures as workers do, and this waits until it has handled them.
         """
-        return finish(self._calls.dispatch_pending(self._dispatch_next, limit))
+        return finish(self._calls.dispatch_pending(self, self._dispatch_next, limit))
 
     # --- inside ---------------------------------------------------------------------------------
     def _opened(self) -> tuple[QueueStore, StoreTime]:
@@ -568,12 +602,21 @@ class PersistentQueue(Generic[T]):
         except Empty:
             return False
         try:
-            self.dispatch_policy.dispatch(message)
+            self._dispatch(message)
         except BaseException as error:
             self.release(message, error=error if isinstance(error, Exception) else None)
             raise
         self.ack(message)
         return True
+
+    def _dispatch(self, message: QueueMessage[T]) -> None:
+        policy, telemetry = self.dispatch_policy, self.telemetry
+        # One that runs its handlers elsewhere, under a lease, tells itself when they begin and end.
+        if telemetry.active and not trait(policy, "runs_under_lease", False):
+            with telemetry.handling(message):
+                dispatch(policy, message, telemetry)
+        else:
+            dispatch(policy, message, telemetry)
 
     def _check_dynamic(self) -> None:
         if not self._policies.dynamic_subscriptions:

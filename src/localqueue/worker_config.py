@@ -49,7 +49,7 @@ class PersistentWorkerConfig:
 
     def with_overrides(self, **overrides: Any) -> PersistentWorkerConfig:
         """A copy with these options instead. max_tries replaces a stop, and the other way round."""
-        options = self._options()
+        options = self.options()
         if not {"dead_letter_on_failure", "dead_letter_on_exhaustion"}.isdisjoint(overrides):
             del options["dead_letter_on_failure"]
         for given, other in (("max_tries", "stop"), ("stop", "max_tries")):
@@ -58,10 +58,11 @@ class PersistentWorkerConfig:
         return PersistentWorkerConfig(**(options | overrides))
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{name}={value!r}" for name, value in self._options().items())
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
         return f"PersistentWorkerConfig({options})"
 
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
+        """All of them, as the constructor takes them."""
         return {
             "dead_letter_on_failure": self.dead_letter_on_failure,
             "release_delay": self.release_delay,

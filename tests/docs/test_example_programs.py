@@ -22,7 +22,8 @@ SHOWN = {
     "main_job.py": [
         "logo.png was put twice and is one message: True",
         "the urgent one comes first: urgent.png",
-        "given up (broken.png is not an image)",
+        "broken.png   given up after ValueError",
+        "6 done, 4 failed and tried again, 1 given up",
         "attempt 4  broken.png   done",
         "audit has not looked yet and still has its own 2",
         "thumbnails      0      0         0     0",

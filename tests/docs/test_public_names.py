@@ -18,20 +18,35 @@ from localqueue import (
     JournalEvent,
     LeaseAnswer,
     PersistentQueue,
+    PersistentWorkerConfig,
     QueueMessage,
     QueueSettings,
     QueueSpec,
     QueueStats,
     State,
     errors,
+    idempotency,
     outcome,
     policies,
+    resilience,
+    results,
+    retry,
+    rule,
+    telemetry,
     testing,
+    workers,
 )
 from localqueue.adapters import dispatch, notification
+from localqueue.commits import protocol as commit_protocol
 from localqueue.stores import minimal, protocol, records
 from localqueue.stores.sqlite.states import ACTORS, KINDS
-from localqueue.testing import store_contract
+from localqueue.telemetry import prometheus
+from localqueue.testing import (
+    commit_contract,
+    idempotency_contract,
+    result_contract,
+    store_contract,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OVERVIEWS = {"api.md", "policies.md", "guarantees.md", "compatibility.md", "index.md"}
@@ -149,6 +164,34 @@ def test_the_tree_of_errors_is_drawn_as_the_classes_are() -> None:
     assert len(drawn) == len([cls for cls in classes if not issubclass(cls, Warning)])
 
 
+def test_every_option_and_member_of_workers_is_on_the_workers_page() -> None:
+    options = [*inspect.signature(workers.Worker).parameters][2:]
+    members = [name for name in dir(workers.CurrentMessage) if not name.startswith("_")]
+    counts = [field.name for field in dataclasses.fields(workers.Summary)]
+    told = {"tell"}  # for workers, not for handlers
+
+    names = [*options, *members, "message", *counts]
+
+    assert missing(sorted(set(names) - told), page("workers.md")) == []
+
+
+def test_every_public_name_of_ledgers_and_results_is_on_their_page() -> None:
+    names = {*idempotency.__all__, *results.__all__}
+
+    assert missing(names, page("effectively-once.md")) == []
+
+
+def test_every_public_name_of_retries_and_limits_is_on_its_page() -> None:
+    assert missing(retry.__all__, page("retry.md")) == []
+    assert missing(resilience.__all__, page("persistent-worker.md")) == []
+
+
+def test_every_option_of_a_worker_configuration_is_on_the_persistent_workers_page() -> None:
+    options = [*PersistentWorkerConfig().options(), "dead_letter_on_exhaustion"]
+
+    assert missing(options, page("persistent-worker.md")) == []
+
+
 def test_every_step_of_a_spec_is_on_the_policies_page() -> None:
     steps = [name for name in dir(QueueSpec) if name.startswith(("with_", "build_"))]
 
@@ -166,7 +209,9 @@ def test_a_name_that_is_left_out_is_found() -> None:
 def test_every_capitalised_name_on_the_api_page_exists() -> None:
     homes: list[ModuleType | type] = [
         localqueue, protocol, records, outcome, minimal, testing, store_contract,
-        LeaseAnswer, Cancelled, State,
+        LeaseAnswer, Cancelled, State, telemetry, prometheus, workers, rule, retry, resilience,
+        idempotency, results, commit_protocol, commit_contract, result_contract,
+        idempotency_contract,
     ]  # fmt: skip
     capitalised = [name for name in named(page("api.md")) if name[0].isupper()]
 
@@ -185,13 +230,14 @@ HERE = """
     NoResultPolicy ReturnStoredResult
     CommitPolicy LocalAtomicCommit TransactionalOutboxCommit TwoPhaseCommit SagaCommit
     PullConsumption PushConsumption DispatchPolicy NoDispatcher CallbackDispatcher
+    ThreadedDispatcher WorkerPoolDispatcher
     NotificationPolicy NoNotification CallbackNotification InProcessNotification
     AsyncNotification AsyncioNotification
     PointToPointRouting PublishSubscribeRouting
     SubscriptionPolicy NoSubscriptions StaticFanoutSubscriptions
     FifoReadyOrdering PriorityOrdering BestEffortOrdering
     BoundedBackpressure RejectingBackpressure
-    PersistentWorkerConfig QueueMessage QueueStats
+    PersistentWorkerConfig persistent_worker persistent_async_worker QueueMessage QueueStats
     QueueStore SQLiteQueueStore MemoryQueueStore
     LOCAL_AT_LEAST_ONCE LOCAL_QUEUE_PLACEMENT FIXED_LEASE_TIMEOUT EXPLICIT_ACKNOWLEDGEMENT
     DEAD_LETTER_QUEUE DEDUPE_KEY_SUPPORT NO_DEDUPLICATION AT_LEAST_ONCE_DELIVERY
@@ -199,25 +245,37 @@ HERE = """
     FIFO_READY_ORDERING NO_RESULT_POLICY RETURN_STORED_RESULT LOCAL_ATOMIC_COMMIT TWO_PHASE_COMMIT
 """
 
-LATER = {
-    "localqueue": """
-        persistent_worker persistent_async_worker LMDBQueueStore QueueStoreLockedError
-        ThreadedDispatcher WorkerPoolDispatcher CommandDispatcher
-        SignalNotification SocketNotification WebhookNotification SSENotification
-        WebSocketNotification RedisNotification PostgresNotification
-    """,
+HERE_IN = {
     "localqueue.results": """
-        ResultStore MemoryResultStore SQLiteResultStore LMDBResultStore
+        ResultStore MemoryResultStore SQLiteResultStore
     """,
     "localqueue.idempotency": """
-        IdempotencyRecord IdempotencyStore
-        MemoryIdempotencyStore SQLiteIdempotencyStore LMDBIdempotencyStore
+        IdempotencyRecord IdempotencyStore MemoryIdempotencyStore SQLiteIdempotencyStore
     """,
     "localqueue.retry": """
         persistent_retry persistent_async_retry PersistentRetrying PersistentAsyncRetrying
         PersistentRetryExhausted RetryRecord close_default_store
         key_from_argument key_from_attr idempotency_key_from_id
-        AttemptStore MemoryAttemptStore SQLiteAttemptStore LMDBAttemptStore AttemptStoreLockedError
+        AttemptStore MemoryAttemptStore SQLiteAttemptStore AttemptStoreLockedError
+    """,
+}
+"""Names of the reference that have a module of their own."""
+
+LATER = {
+    "localqueue": """
+        LMDBQueueStore QueueStoreLockedError
+        CommandDispatcher
+        SignalNotification SocketNotification WebhookNotification SSENotification
+        WebSocketNotification RedisNotification PostgresNotification
+    """,
+    "localqueue.results": """
+        LMDBResultStore
+    """,
+    "localqueue.idempotency": """
+        LMDBIdempotencyStore
+    """,
+    "localqueue.retry": """
+        LMDBAttemptStore
     """,
 }
 """Names that do not exist yet. Who makes one moves it to HERE, and says so on the API page."""
@@ -227,6 +285,18 @@ LATER = {
 def test_a_name_of_the_reference_can_be_imported_from_localqueue(name: str) -> None:
     assert name in localqueue.__all__
     assert getattr(localqueue, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(module, name) for module, names in HERE_IN.items() for name in names.split()],
+)
+def test_a_name_of_the_reference_can_be_imported_from_its_module(module: str, name: str) -> None:
+    home = importlib.import_module(module)
+
+    assert name in home.__all__
+    assert getattr(home, name) is not None
+    assert name in named(page("api.md"))
 
 
 @pytest.mark.parametrize(

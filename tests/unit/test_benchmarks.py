@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import backlog, batches, processes, settle, single, threads, wakeups
+from benchmarks import backlog, batches, processes, settle, single, threads, wakeups, workers
 from benchmarks.__main__ import NAMES, main
 from benchmarks.backlog_calls import CALLS, CALLS_BESIDE, CALLS_OF_A_KEY, GLANCES
 from benchmarks.raw import RawTable
@@ -47,6 +47,36 @@ def test_settling_together_is_compared_with_one_by_one(tmp_path: Path) -> None:
         ("prefetch 100, full", 10.0),
     ]
     assert_measured([report])
+
+
+def test_workers_are_compared_with_one_by_one_with_each_other_and_with_a_backlog(
+    tmp_path: Path,
+) -> None:
+    reports = list(workers.run(tmp_path, messages=100, waiting=2000, wakes=5, rounds=1))
+
+    assert [[(row.what, row.target) for row in report.rows] for report in reports] == [
+        [
+            ("thread worker, relaxed", "≥ 4"),
+            ("asyncio worker, relaxed", ""),
+            ("process worker, relaxed", ""),
+            ("thread worker, full", "≥ 10"),
+            ("asyncio worker, full", ""),
+            ("process worker, full", ""),
+        ],
+        [
+            ("thread worker, full against relaxed", "≥ 0.6"),
+            ("asyncio against thread worker, relaxed", "≥ 0.7"),
+            ("asyncio against thread worker, full", "≥ 0.7"),
+            ("thread worker with 2,000 waiting against 1,000, relaxed", "≥ 0.8"),
+        ],
+        [
+            ("half of all, relaxed", "< 1 ms"),
+            ("99 of 100, relaxed", "< 5 ms"),
+            ("half of all, full", "< 1 ms"),
+            ("99 of 100, full", "< 5 ms"),
+        ],
+    ]
+    assert_measured(reports)
 
 
 def test_many_producers_are_compared_with_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from localqueue.stores.open import as_store, default_path
 from localqueue.stores.protocol import QueueStore, StoreCapabilities
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.telemetry.emitter import Emitter
+from localqueue.telemetry.subscription import Listener
 from localqueue.unfinished import Unfinished
 
 
@@ -28,6 +31,7 @@ class Attachment:
         store: QueueStore | str | Any,
         path: str | Path | None,
         clock: Clock,
+        listeners: Iterable[Listener] = (),
     ) -> None:
         self.policies = policies
         self.name = policies.name
@@ -38,6 +42,7 @@ class Attachment:
         """As this object last saw them, with their version; the store has the last word."""
         self.warned = False
         self.unfinished = Unfinished()
+        self.emitter = Emitter(policies.name, self._moment, listeners)
         self._path = path
         self._store: QueueStore | None = None if store is None else as_store(store)
         self._owns_store = store is None or isinstance(store, str)
@@ -95,6 +100,12 @@ class Attachment:
         """In a forked child: whoever held them did not come along."""
         self._first_use = threading.Lock()
         self.unfinished.renew_locks()
+        self.emitter.renew_locks()
+
+    def _moment(self) -> float:
+        """Now, as messages show their times."""
+        when = self.when
+        return self.clock.wall() if when is None else when.to_wall(when.now())
 
     def __repr__(self) -> str:
         return repr(self._store)

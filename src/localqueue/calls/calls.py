@@ -13,6 +13,7 @@ from localqueue.calls.notified import wait_for_notification
 from localqueue.calls.putting import Putting
 from localqueue.calls.room import Room
 from localqueue.calls.settling import Settling
+from localqueue.calls.traced_putting import TracedPutting
 
 
 class Calls:
@@ -23,13 +24,24 @@ class Calls:
         self._face = face
         in_force = InForce(attachment, face)
         self.room = Room(attachment, face)
-        self.putting = Putting(attachment, face, in_force, self.room)
+        self._putting = Putting(attachment, face, in_force, self.room)
+        self.putting: Putting | TracedPutting = self._putting
         self.getting = Getting(attachment, face)
         self.settling = Settling(attachment, face, in_force)
+        attachment.emitter.when_traced(self._choose_putting)
+        self._choose_putting()
 
     async def wait_for_notification(self, timeout: float | None) -> bool:
         return await wait_for_notification(self._attachment, self._face, timeout)
 
-    async def dispatch_pending(self, dispatch_next: Callable[[], bool], limit: int | None) -> int:
+    async def dispatch_pending(
+        self, queue: object, dispatch_next: Callable[[], bool], limit: int | None
+    ) -> int:
         policy = self._attachment.policies.dispatch_policy
-        return await dispatch_pending(self._face, policy, dispatch_next, limit)
+        return await dispatch_pending(self._face, policy, queue, dispatch_next, limit)
+
+    def _choose_putting(self) -> None:
+        """A put that nobody traces does not even ask whether somebody does."""
+        emitter = self._attachment.emitter
+        traced = emitter.tracing is not None
+        self.putting = TracedPutting(self._putting, emitter) if traced else self._putting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from functools import partial
 from queue import Empty
 from typing import Any
 
@@ -31,6 +32,7 @@ class Getting:
         self._face = face
         self._codec = attachment.policies.codec_policy
         self._removes = attachment.policies.removes_before_delivery
+        self._emitter = attachment.emitter
         self._request = self._make_request(1, None)
 
     async def get(
@@ -43,9 +45,14 @@ class Getting:
         return message
 
     async def get_message(
-        self, block: bool, timeout: float | None, leased_by: str | None
+        self,
+        block: bool,
+        timeout: float | None,
+        leased_by: str | None,
+        liveness: str | None = None,
     ) -> QueueMessage[Any]:
-        return (await self._next(1, block, timeout, leased_by))[0]
+        """``liveness`` is the name of a worker's sign of life: its death ends the lease."""
+        return (await self._next(1, block, timeout, leased_by, liveness))[0]
 
     async def get_messages(
         self, max_messages: int, block: bool, timeout: float | None, leased_by: str | None
@@ -54,16 +61,21 @@ class Getting:
         return await self._next(min(max_messages, LARGEST_BATCH), block, timeout, leased_by)
 
     async def _next(
-        self, limit: int, block: bool, timeout: float | None, leased_by: str | None
+        self,
+        limit: int,
+        block: bool,
+        timeout: float | None,
+        leased_by: str | None,
+        liveness: str | None = None,
     ) -> list[QueueMessage[Any]]:
         attachment = self._attachment
         seconds = check_timeout(timeout)
         request = self._request
-        if limit != request.limit or leased_by != request.worker:
+        if (limit, leased_by, liveness) != (request.limit, request.worker, request.liveness):
             if leased_by is not None:
                 check_key("leased_by", leased_by)
             # Whoever gets again asks for the same.
-            request = self._request = self._make_request(limit, leased_by)
+            request = self._request = self._make_request(limit, leased_by, liveness)
         deadline = deadline_in(seconds)
         when = attachment.when or await self._face.open()
         while True:
@@ -77,12 +89,15 @@ class Getting:
                 return found
             # None of them could be decoded; there may be others.
 
-    def _make_request(self, limit: int, leased_by: str | None) -> LeaseRequest:
+    def _make_request(
+        self, limit: int, leased_by: str | None, liveness: str | None = None
+    ) -> LeaseRequest:
         return LeaseRequest(
             (self._attachment.name,),
             limit,
             self._attachment.policies.lease_timeout,
             leased_by,
+            liveness,
             remove=self._removes,
             codecs=readable_codecs(self._codec),
         )
@@ -115,7 +130,7 @@ class Getting:
         self, leased: Sequence[StoredMessage], when: StoreTime
     ) -> list[QueueMessage[Any]]:
         """Decode; what cannot be decoded becomes a dead letter and is not handed out."""
-        drift = when.drift()
+        drift, told = when.drift(), False
         try:
             if len(leased) < LARGE and size_of(leased) < LARGE_BYTES:
                 messages, damaged = present_leased(leased, self._codec, drift)
@@ -125,9 +140,15 @@ class Getting:
                 )
             for receipt, error in damaged:
                 await self._bury(receipt, error, when)
+            if (announce := self._emitter.announce) is not None:
+                told = True
+                tell = partial(announce.leased, messages, removed=self._removes)
+                tell() if len(messages) < LARGE else await self._face.run(tell)
         except BaseException:
             # Cancelled, or the store is in trouble: nobody will see what was leased.
             await self._give_back(leased, when)
+            if told and (announce := self._emitter.announce) is not None and not self._removes:
+                announce.given_back(leased)
             raise
         return messages
 
@@ -136,6 +157,8 @@ class Getting:
         await self._face.ask(
             lambda store: store.dead_letter_many([receipt], error=described, now=when.now)
         )
+        if (announce := self._emitter.announce) is not None:
+            announce.damaged(receipt, error)
 
     async def _give_back(self, leased: Sequence[StoredMessage], when: StoreTime) -> None:
         receipts = [_receipt(stored) for stored in leased]

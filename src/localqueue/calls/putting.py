@@ -39,7 +39,8 @@ class Putting:
         self._room = room
         self._policies = attachment.policies
         self._makers = PutMakers(attachment.policies)
-        self._hooks = Hooks(attachment.policies)
+        self._emitter = attachment.emitter
+        self._hooks = Hooks(attachment.policies, attachment.emitter)
 
     async def put(
         self, item: T, block: bool, timeout: float | None, options: PutOptions
@@ -54,6 +55,8 @@ class Putting:
         answer = (await self._stored((put,), when, block, seconds))[0]
         drift = when.drift()
         message = self._shown(answer, item, drift)
+        if (announce := self._emitter.announce) is not None:
+            announce.enqueued((answer,), (message,))
         if self._hooks.wanted():
             await self._face.run(partial(self._hooks.run, (answer,), (message,), drift))
         if block and answer.delay > 0:
@@ -136,6 +139,9 @@ class Putting:
             messages = self._presented(answers, values, drift)
         else:
             messages = await self._face.run(lambda: self._presented(answers, values, drift))
+        if (announce := self._emitter.announce) is not None:
+            tell = partial(announce.enqueued, answers, messages)
+            tell() if len(puts) < LARGE else await self._face.run(tell)
         if self._hooks.wanted():
             await self._face.run(partial(self._hooks.run, answers, messages, drift))
         if block and type(answers) is not AlikeAnswers:

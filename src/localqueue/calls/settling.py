@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from localqueue.calls.attachment import Attachment
+from localqueue.calls.batches import LARGE
 from localqueue.calls.face import Face
 from localqueue.calls.in_force import InForce
 from localqueue.checks import check_key, check_seconds
 from localqueue.errors import InvalidArgument, WrongType
 from localqueue.message import QueueMessage, Receipt
-from localqueue.outcome import describe_error
+from localqueue.outcome import Ack, DeadLetter, Release, describe_error
 from localqueue.stores.protocol import Cancelled, LeaseAnswer
 
 Given = QueueMessage[Any] | str
 """A message, or an id: then the caller acts as an operator, on whatever lease there is."""
+
+# A function of Python's own for each of a batch would take longer than to remove its row.
+_proof = attrgetter(*Receipt._fields)
+_receipt: Callable[[tuple[Any, ...]], Receipt] = partial(tuple.__new__, Receipt)
 
 
 class Settling:
@@ -26,6 +33,7 @@ class Settling:
         self._face = face
         self._in_force = in_force
         self._name = attachment.name
+        self._emitter = attachment.emitter
 
     async def ack(self, message: Given) -> bool:
         attachment, face = self._attachment, self._face
@@ -33,16 +41,25 @@ class Settling:
         receipts = (self._own(message) or await self.receipt(message),)
         answers = await face.ask(lambda store: store.ack_many(receipts, now=when.now))
         attachment.unfinished.discard(receipts)
+        if (announce := self._emitter.announce) is not None:
+            announce.settled((message,), (Ack(),), answers, "ack")
         return answers[0]
 
     async def ack_many(self, messages: Iterable[Given]) -> list[bool]:
         attachment, face = self._attachment, self._face
         when = attachment.when or await face.open()
-        receipts = [self._own(message) or await self.receipt(message) for message in messages]
-        if not receipts:
+        given, receipts = list(messages), []
+        if not given:
             return []
+        if set(map(type, given)) == {QueueMessage}:
+            receipts = [*map(_receipt, map(_proof, given))]
+        if not receipts or {receipt[0] for receipt in receipts} != {self._name}:
+            receipts = [await self.receipt(message) for message in given]
         answers = await face.ask(lambda store: store.ack_many(receipts, now=when.now))
         attachment.unfinished.discard(receipts)
+        if (announce := self._emitter.announce) is not None:
+            tell = partial(announce.settled, given, [Ack()] * len(given), answers, "ack")
+            tell() if len(given) < LARGE else await face.run(tell)
         return answers
 
     async def release(
@@ -57,6 +74,8 @@ class Settling:
             lambda store: store.release_many(receipts, delay=seconds, error=kept, now=when.now)
         )
         attachment.unfinished.discard(receipts)
+        if (announce := self._emitter.announce) is not None:
+            announce.settled((message,), (Release(seconds, kept),), answers, "release")
         return answers[0]
 
     async def dead_letter(self, message: Given, error: BaseException | str | None) -> bool:
@@ -68,6 +87,8 @@ class Settling:
             lambda store: store.dead_letter_many(receipts, error=kept, now=when.now)
         )
         attachment.unfinished.discard(receipts)
+        if (announce := self._emitter.announce) is not None:
+            announce.settled((message,), (DeadLetter(kept),), answers, "dead_letter")
         return answers[0]
 
     async def extend(
@@ -83,13 +104,18 @@ class Settling:
         answers = await face.ask(
             lambda store: store.extend(receipts, timeout=seconds, note=note, now=when.now)
         )
+        if (announce := self._emitter.announce) is not None:
+            announce.extended(message, answers[0])
         return answers[0]
 
     async def cancel(self, message: Given) -> Cancelled:
         attachment, face = self._attachment, self._face
         when = attachment.when or await face.open()
-        queue, message_id, _ = await self.receipt(message)
-        return await face.ask(lambda store: store.cancel(queue, message_id, now=when.now))
+        receipt = queue, message_id, _ = await self.receipt(message)
+        answer = await face.ask(lambda store: store.cancel(queue, message_id, now=when.now))
+        if (announce := self._emitter.announce) is not None:
+            announce.cancelled(receipt, answer)
+        return answer
 
     async def task_done(self) -> None:
         unfinished = self._attachment.unfinished

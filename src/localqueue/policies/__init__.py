@@ -30,7 +30,9 @@ from localqueue.policies.commit import (
     TWO_PHASE_COMMIT,
     CommitPolicy,
     LocalAtomicCommit,
+    Participant,
     SagaCommit,
+    SagaStep,
     TransactionalOutboxCommit,
     TwoPhaseCommit,
 )
@@ -67,6 +69,7 @@ from localqueue.policies.delivery import (
 from localqueue.policies.dispatch import (
     NO_DISPATCHER,
     DispatchPolicy,
+    LeasingDispatchPolicy,
     NoDispatcher,
 )
 from localqueue.policies.expiry import (
@@ -198,6 +201,7 @@ __all__ = [
     "JournalPolicy",
     "JsonCodec",
     "LeasePolicy",
+    "LeasingDispatchPolicy",
     "LocalAtomicCommit",
     "LocalQueuePlacement",
     "LocalityPolicy",
@@ -212,6 +216,7 @@ __all__ = [
     "OrderingKeys",
     "OrderingPolicy",
     "OverflowBackpressure",
+    "Participant",
     "PointToPointRouting",
     "PriorityOrdering",
     "PublishSubscribeRouting",
@@ -226,6 +231,7 @@ __all__ = [
     "ReturnStoredResult",
     "RoutingPolicy",
     "SagaCommit",
+    "SagaStep",
     "SpecLike",
     "StaticFanoutSubscriptions",
     "SubscriptionPolicy",

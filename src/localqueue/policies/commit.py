@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from localqueue.errors import WrongType
+from localqueue.checks import check_key
+from localqueue.errors import ConfigurationError, WrongType
+from localqueue.message import QueueMessage
 from localqueue.policies.results import class_name
 
 
@@ -25,6 +27,46 @@ class CommitPolicy(Protocol):
         """It reaches beyond the queue's own state."""
 
     def as_dict(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class Participant(Protocol):
+    """Somebody who takes part in a two-phase commit. Every call may come again after a crash."""
+
+    def prepare(self, transaction: str, message: QueueMessage[Any], result: Any) -> None:
+        """Make sure, durably, that ``commit`` can be done from now on; raise to refuse."""
+
+    def commit(self, transaction: str) -> None:
+        """Do what was prepared. Nothing when it is done already."""
+
+    def abort(self, transaction: str) -> None:
+        """Forget what was prepared. Nothing when it is unknown, or committed already."""
+
+    def in_doubt(self) -> Sequence[str]:
+        """The transactions that are prepared and were neither committed nor aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SagaStep:
+    """A step forward, and how its effect is taken back; both get the message and its result.
+
+    Both may be called again after a crash, so they have to recognise what they have done, by the
+    key of the message. A step that raises has had no effect. Without a compensation the effect of
+    the step stands, whatever fails after it.
+    """
+
+    name: str
+    action: Callable[[QueueMessage[Any], Any], object]
+    compensation: Callable[[QueueMessage[Any], Any], object] | None = None
+
+    def __post_init__(self) -> None:
+        check_key("step name", self.name)
+        if not callable(self.action):
+            raise WrongType(f"action must be callable, not {type(self.action).__name__}")
+        if self.compensation is not None and not callable(self.compensation):
+            raise WrongType(
+                f"compensation must be callable, not {type(self.compensation).__name__}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +89,8 @@ class LocalAtomicCommit:
 class TransactionalOutboxCommit:
     """An envelope is written together with the acknowledgement; ``relay`` sends it afterwards.
 
-    The relay may see an envelope more than once, after a crash between sending and noting it.
+    The relay may see an envelope more than once, after a crash between sending and noting it. When
+    it returns, the envelope is removed; without a relay envelopes stay in the outbox store.
     """
 
     outbox_store: Any = None
@@ -76,18 +119,26 @@ class TransactionalOutboxCommit:
 class TwoPhaseCommit:
     """Every participant prepares before any of them commits.
 
-    A crash in between leaves prepared participants; the redelivery finishes them.
+    The decision is durable with the acknowledgement. A crash before it aborts what was prepared, a
+    crash after it leaves participants prepared until a worker recovers and commits them.
     """
 
     prepare_store: Any = None
     commit_store: Any = None
-    participants: Sequence[Any] = ()
+    participants: Sequence[Participant] = ()
     mode: ClassVar[str] = "two-phase"
     local_commit: ClassVar[bool] = False
     coordinates_effects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "participants", _listed("participants", self.participants))
+        listed = _listed("participants", self.participants)
+        object.__setattr__(self, "participants", listed)
+        for participant in listed:
+            if not isinstance(participant, Participant):
+                raise WrongType(
+                    f"{type(participant).__name__} is no participant: it needs prepare, commit,"
+                    " abort and in_doubt"
+                )
 
     def as_dict(self) -> dict[str, Any]:
         described: dict[str, Any] = {
@@ -104,16 +155,25 @@ class TwoPhaseCommit:
 
 @dataclass(frozen=True, slots=True)
 class SagaCommit:
-    """Steps run one by one; when one fails, those before it are compensated."""
+    """Steps run one by one after the handler; when one fails, those before it are compensated."""
 
     saga_store: Any = None
-    steps: Sequence[Any] = ()
+    steps: Sequence[SagaStep] = ()
     mode: ClassVar[str] = "saga"
     local_commit: ClassVar[bool] = False
     coordinates_effects: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _listed("steps", self.steps))
+        listed = _listed("steps", self.steps)
+        object.__setattr__(self, "steps", listed)
+        for step in listed:
+            if not isinstance(step, SagaStep):
+                raise WrongType(f"a step must be a SagaStep, not {type(step).__name__}")
+        names = [step.name for step in listed]
+        if len(names) != len(set(names)):
+            raise ConfigurationError(
+                f"the steps of a saga need different names, not {', '.join(names)}"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         described: dict[str, Any] = {

@@ -21,7 +21,7 @@ from localqueue.errors import (
     RecordConflict,
 )
 from localqueue.message import QueueStats
-from localqueue.outcome import Ack, Crashed, DeadLetter, Release, Settlement
+from localqueue.outcome import Ack, Cancel, Crashed, DeadLetter, Release, Settlement
 from localqueue.stores.protocol import (
     REQUEST_ID_WINDOW,
     Cancelled,
@@ -666,7 +666,7 @@ class ReferenceModel:
             return False
         queue = self.queues[message.queue]
         match settlement:
-            case Ack():
+            case Ack() | Cancel():
                 queue.remove(message)
             case Release(delay, error, failures):
                 if message.state == "dead":

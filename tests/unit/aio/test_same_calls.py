@@ -17,6 +17,7 @@ NOT_CALLS = {
     "store": "a property, and its verbs block; `queue.aio.queue.store` is the same store",
     "from_spec": "touches no store",
     "build_worker_config": "touches no store",
+    "listen": "touches no store, and listens to the twin as well",
 }
 OTHER_TYPES = {
     ("put_stream", "items"): "takes async iterables as well",

@@ -14,7 +14,11 @@ import pytest
 import localqueue.adapters.dispatch as dispatchers
 import localqueue.adapters.notification as notifications
 import localqueue.policies as policies
-from localqueue.adapters.dispatch import CallbackDispatcher
+from localqueue.adapters.dispatch import (
+    CallbackDispatcher,
+    ThreadedDispatcher,
+    WorkerPoolDispatcher,
+)
 from localqueue.adapters.notification import (
     AsyncioNotification,
     AsyncNotification,
@@ -85,6 +89,7 @@ from localqueue.policies import (
     RemoteQueuePlacement,
     ReturnStoredResult,
     SagaCommit,
+    SagaStep,
     StaticFanoutSubscriptions,
     ThrottlingBackpressure,
     TransactionalOutboxCommit,
@@ -100,6 +105,20 @@ def handler(message: object) -> None: ...
 
 
 LEDGER = Ledger()
+
+
+class Bank:
+    def prepare(self, transaction: str, message: Any, result: Any) -> None: ...
+
+    def commit(self, transaction: str) -> None: ...
+
+    def abort(self, transaction: str) -> None: ...
+
+    def in_doubt(self) -> list[str]:
+        return []
+
+
+BANK, SHOP = Bank(), Bank()
 IN_PROCESS = {"scope": "in-process", "notifies": True, "notifies_on_put": True}
 LOCAL_COMMIT = {"mode": "local-atomic", "local_commit": True, "coordinates_effects": False}
 NO_RESULT = {"type": "none", "stores_result": False, "returns_cached_result": False}
@@ -248,7 +267,7 @@ DESCRIPTIONS: list[tuple[Any, dict[str, Any]]] = [
         },
     ),
     (
-        TwoPhaseCommit(prepare_store=LEDGER, commit_store=LEDGER, participants=["bank", "shop"]),
+        TwoPhaseCommit(prepare_store=LEDGER, commit_store=LEDGER, participants=[BANK, SHOP]),
         {
             "mode": "two-phase",
             "local_commit": False,
@@ -259,7 +278,7 @@ DESCRIPTIONS: list[tuple[Any, dict[str, Any]]] = [
         },
     ),
     (
-        SagaCommit(steps=["reserve"]),
+        SagaCommit(steps=[SagaStep("reserve", print)]),
         {
             "mode": "saga",
             "local_commit": False,
@@ -288,6 +307,20 @@ DESCRIPTIONS: list[tuple[Any, dict[str, Any]]] = [
     (
         CallbackDispatcher([handler, handler]),
         {"type": "callback", "dispatches": True, "dispatches_on_put": True, "handler_count": 2},
+    ),
+    (
+        ThreadedDispatcher([handler]),
+        {"type": "threaded", "dispatches": True, "dispatches_on_put": True, "handler_count": 1},
+    ),
+    (
+        WorkerPoolDispatcher([handler], workers=2),
+        {
+            "type": "worker-pool",
+            "dispatches": True,
+            "dispatches_on_put": True,
+            "handler_count": 1,
+            "workers": 2,
+        },
     ),
     (NoNotification(), {"notifies": False, "notifies_on_put": False, "listener_count": 0}),
     (
@@ -522,7 +555,13 @@ def test_a_policy_cannot_be_changed(policy: Any) -> None:
     assert not hasattr(policy, "__dict__")
 
 
-ADAPTERS = (CallbackDispatcher, CallbackNotification, InProcessNotification, AsyncNotification)
+ADAPTERS = (
+    CallbackDispatcher,
+    ThreadedDispatcher,
+    CallbackNotification,
+    InProcessNotification,
+    AsyncNotification,
+)
 VALUES = [policy for policy, _ in DESCRIPTIONS if not isinstance(policy, ADAPTERS)]
 
 

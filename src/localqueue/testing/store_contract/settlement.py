@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localqueue.errors import InvalidMessage
-from localqueue.outcome import Ack, DeadLetter, Release
+from localqueue.outcome import Ack, Cancel, DeadLetter, Release
 from localqueue.stores.protocol import (
     Fate,
     LeaseRequest,
@@ -60,6 +60,16 @@ class Settlement(StoreCase):
         assert record is not None
         assert (record.value, record.version) == (b"42", 1)
         assert drain(store, now=NOW + 1) == ["follow-up"]
+
+    def test_a_cancelled_message_is_removed_as_cancelled_and_not_as_done(
+        self, store: QueueStore
+    ) -> None:
+        leased = _leased(store)
+
+        assert store.settle(Settle(receipt(leased), Cancel()), now=NOW + 1) is Settled.DONE
+
+        assert is_gone(store, leased)
+        assert store.history(QUEUE, leased.id)[-1].kind == "cancelled"
 
     def test_a_stale_settlement_writes_nothing_at_all(self, store: QueueStore) -> None:
         put(store)

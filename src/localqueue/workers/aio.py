@@ -1,0 +1,203 @@
+"""Handlers as coroutines, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from localqueue.errors import ConfigurationError, LocalQueueError
+from localqueue.message import QueueMessage
+from localqueue.workers.context import Slot, nothing_runs
+from localqueue.workers.execution import INTERRUPTS, Execution
+from localqueue.workers.foreman import Foreman
+from localqueue.workers.liveness import Liveness
+from localqueue.workers.shift import Shift
+from localqueue.workers.source import Source
+
+SLICE = 0.005
+"""Handlers that never wait let others have the loop this often."""
+
+
+class TaskCrew:
+    """Runners that take what is pending, each a task.
+
+    A handler is awaited by its runner: a task of its own for each message would take as long as
+    everything else together.
+    """
+
+    def __init__(
+        self,
+        shift: Shift,
+        execution: Execution,
+        liveness: Liveness,
+        handler: Callable[[Any], Awaitable[Any]],
+    ) -> None:
+        self._shift = shift
+        self._execution = execution
+        self._liveness = liveness
+        self._handler = handler
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._dismissed = False
+
+    def give(self, messages: Sequence[QueueMessage[Any]]) -> None:
+        self._shift.pending.extend(messages)
+        self._wake(len(messages))
+
+    def dismiss(self) -> None:
+        self._dismissed = True
+        self._wake(len(self._waiting))
+
+    def _wake(self, most: int) -> None:
+        while self._waiting and most > 0:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                most -= 1
+
+    async def work(self, slot: Slot) -> None:
+        """Run one message after the other, until there is no more work."""
+        cancelling = slot.interrupt = _Cancelling(slot)
+        try:
+            await self._work(slot, cancelling)
+        except Exception as error:
+            # None of the handler's, which are all caught: the worker cannot go on.
+            self._shift.shutdown.at_once(error)
+        finally:
+            slot.rest()
+            self._liveness.end(slot.number)
+            nothing_runs()
+
+    async def _work(self, slot: Slot, cancelling: _Cancelling) -> None:
+        execution, call, number = self._execution, self._handler, slot.number
+        take, done = self._shift.pending.popleft, self._shift.acks.append
+        begin, simple = self._liveness.begin, False
+        sliced = time.monotonic()
+        while True:
+            try:
+                message = take()
+            except IndexError:
+                if await self._waits_for_more(slot):
+                    sliced, simple = time.monotonic(), execution.is_simple()
+                    continue
+                return
+            slot.begin(message)
+            begin(number, message.id)
+            try:
+                slot.inside = True
+                if simple:
+                    result = await call(message.value)
+                else:
+                    source = execution.source(message)
+                    if source.commit is not None and not await self._begins(message, source):
+                        slot.inside = False
+                        continue
+                    with execution.around(source, message):
+                        result = await call(message.value)
+                slot.inside = False
+            except BaseException as error:
+                slot.inside = False
+                if cancelling.is_from_outside(error):
+                    raise
+                await self._failed(slot, message, error)
+                continue
+            finally:
+                cancelling.forget()
+            if simple and slot.current is None:
+                done(message)
+            elif execution.source(message).commit is None:
+                execution.success(slot, message, result)
+            else:
+                await asyncio.to_thread(execution.success, slot, message, result)
+            if slot.began - sliced > SLICE:
+                await asyncio.sleep(0)
+                sliced = time.monotonic()
+
+    async def _begins(self, message: QueueMessage[Any], source: Source) -> bool:
+        commit = source.commit
+        assert commit is not None
+        return await asyncio.to_thread(self._execution.begin, message, commit)
+
+    async def _failed(self, slot: Slot, message: QueueMessage[Any], error: BaseException) -> None:
+        if isinstance(error, INTERRUPTS):
+            self._shift.shutdown.at_once(error)
+        if self._execution.source(message).commit is None:
+            self._execution.failure(slot, message, error)
+        else:
+            await asyncio.to_thread(self._execution.failure, slot, message, error)
+
+    async def _waits_for_more(self, slot: Slot) -> bool:
+        """False when there will be none."""
+        slot.sleep()
+        self._liveness.end(slot.number)
+        self._shift.bell.ring()
+        try:
+            while not self._shift.pending and not self._dismissed:
+                more: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(more)
+                await more
+            return bool(self._shift.pending)
+        finally:
+            slot.wake()
+
+
+class _Cancelling:
+    """Ends a handler that awaits something; of its own cancellations the task knows nothing after.
+
+    In the task of the runner. The foreman calls it on the same loop, while the handler waits.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._slot = slot
+        self._asked = False
+
+    def __call__(self, _error: LocalQueueError) -> None:
+        if self._slot.inside:
+            self._asked = True
+            self._task.cancel()
+
+    def forget(self) -> None:
+        """The handler has ended, because of that or not."""
+        if self._asked:
+            self._asked = False
+            self._task.uncancel()
+
+    def is_from_outside(self, error: BaseException) -> bool:
+        """Whether somebody cancels the runner itself, and not only the handler."""
+        asked = 1 if self._asked else 0
+        return isinstance(error, asyncio.CancelledError) and self._task.cancelling() > asked
+
+
+class TaskDriver:
+    """The foreman and the runners are tasks of one loop: of its own, or of the caller's."""
+
+    def __init__(self, shift: Shift, crew: TaskCrew, foreman: Foreman) -> None:
+        self._shift = shift
+        self._crew = crew
+        self._foreman = foreman
+
+    def run(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise ConfigurationError(
+                "an event loop is running here already: await worker.run_async() instead"
+            )
+        asyncio.run(self.run_async())
+
+    async def run_async(self) -> None:
+        runners = [asyncio.ensure_future(self._crew.work(slot)) for slot in self._shift.slots]
+        try:
+            await self._foreman.run()
+        finally:
+            # Those that were given back are not waited for, but they are not left running either.
+            for runner in runners:
+                runner.cancel()
+            await asyncio.gather(*runners, return_exceptions=True)
+        if self._shift.shutdown.reason is not None:
+            raise self._shift.shutdown.reason

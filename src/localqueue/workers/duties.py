@@ -1,0 +1,131 @@
+"""What a worker does by the clock: timeouts, progress, the dead of its host, its own name."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from localqueue.errors import HandlerTimeout, StoreBusy, StoreFull, UnsupportedByStore
+from localqueue.message import QueueMessage
+from localqueue.stores.protocol import LeaseAnswer
+from localqueue.workers.driver import Ask
+from localqueue.workers.holding import Holding
+from localqueue.workers.liveness import bury_the_dead
+from localqueue.workers.shift import Shift
+from localqueue.workers.source import Sources
+
+STALLED = 0.1
+"""When no runner took a message for so long, what was leased ahead is given back."""
+BURY_EVERY = 0.25
+SEEN_EVERY = 10.0
+"""How often a worker with a name says that it is there."""
+RECOVER_EVERY = 60.0
+REPORT_EVERY = 0.25
+"""How often the progress of one handler is written."""
+
+
+class Duties:
+    """Each as often as it is due; together they cost microseconds when nothing is."""
+
+    def __init__(
+        self, shift: Shift, sources: Sources, ask: Ask, holding: Holding, timeout: float | None
+    ) -> None:
+        self._shift = shift
+        self._sources = sources
+        self._ask = ask
+        self._holding = holding
+        self._timeout = timeout
+        self._next: dict[object, float] = {}
+        self._begun = (0, 0.0)
+        """How many handlers had begun, and since when that is so."""
+        self._has_commits = any(source.commit is not None for source in sources)
+
+    async def do(self) -> None:
+        now = time.monotonic()
+        self._holding.act_on_answers()
+        if self._shift.held:
+            self.check_timeouts()
+            self._check_stall(now)
+            await self._report(now)
+        if self._is_time_for("bury", now, BURY_EVERY):
+            await self._bury_the_dead()
+        if self._sources.worker_id is not None and self._is_time_for("seen", now, SEEN_EVERY):
+            await self._say_that_it_is_there(self._sources.worker_id)
+        if self._has_commits and self._is_time_for("recover", now, RECOVER_EVERY):
+            await self._recover()
+
+    def check_timeouts(self) -> None:
+        """Tell handlers that run too long."""
+        if self._timeout is None:
+            return
+        now = time.monotonic()
+        for slot in self._shift.slots:
+            message = slot.message
+            if message is None or now - slot.began < self._timeout:
+                continue
+            told = slot.told(message)
+            if slot.message is message and (told is None or not told.cancelled):
+                error = HandlerTimeout(f"the handler ran longer than {self._timeout:g} seconds")
+                slot.tell(message, error)
+
+    def _is_time_for(self, duty: object, now: float, every: float) -> bool:
+        if now < self._next.get(duty, 0.0):
+            return False
+        self._next[duty] = now + every
+        return True
+
+    def _check_stall(self, now: float) -> None:
+        """What is leased ahead must not wait behind a slow handler."""
+        begun = sum([slot.count for slot in self._shift.slots])
+        before, since = self._begun
+        if not self._shift.pending or begun != before:
+            self._begun = (begun, now)
+        elif now - max(since, self._shift.given_at) >= STALLED:
+            self._holding.give_back_pending()
+
+    async def _report(self, now: float) -> None:
+        """Write the progress of handlers, and hear whether somebody cancelled them."""
+        for slot in self._shift.slots:
+            if slot.note is None or not self._is_time_for(slot, now, REPORT_EVERY):
+                continue
+            (message, note), slot.note = slot.note, None
+            if id(message) in self._shift.held and not self._sources[message.queue].removes:
+                await self._write_progress(message, note)
+        self._holding.act_on_answers()
+
+    async def _write_progress(self, message: QueueMessage[Any], note: str) -> None:
+        timeout = self._sources[message.queue].queue.lease_timeout
+        answers: list[LeaseAnswer] = []
+        # A report is not worth a worker's end: the next one may get through.
+        with contextlib.suppress(StoreBusy, StoreFull, UnsupportedByStore):
+            answers = await self._ask(
+                lambda store: store.extend(
+                    [message.receipt], timeout=timeout, note=note, now=self._sources.when.now
+                )
+            )
+        for answer in answers:
+            self._holding.hear(message, answer)
+
+    async def _bury_the_dead(self) -> None:
+        store, now = self._sources.store, self._sources.when.now
+        folder = store.run_folder
+        if folder is not None:
+            with contextlib.suppress(StoreBusy, StoreFull):
+                await self._ask.run(lambda: bury_the_dead(store, folder, now))
+
+    async def _say_that_it_is_there(self, worker_id: str) -> None:
+        store, now = self._sources.store, self._sources.when.now
+
+        def say() -> None:
+            for name in self._sources.names:
+                store.record_worker_heartbeat(name, worker_id, now=now)
+
+        with contextlib.suppress(StoreBusy, StoreFull):
+            await self._ask.run(say)
+
+    async def _recover(self) -> None:
+        """Finish what crashed workers left half committed."""
+        for source in self._sources:
+            if source.commit is not None:
+                await self._ask.run(source.commit.recover)

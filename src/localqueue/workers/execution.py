@@ -1,0 +1,238 @@
+"""What comes before and after a handler: may it run, how did it end, what is the store told."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from typing import Any
+
+from localqueue.commits.protocol import NOTHING, Commit, Done, Extras, Wait
+from localqueue.errors import (
+    HandlerCancelled,
+    HandlerDied,
+    HandlerTimeout,
+    LeaseLost,
+    LocalQueueError,
+    WorkerStopped,
+)
+from localqueue.message import QueueMessage
+from localqueue.outcome import (
+    Abandoned,
+    Ack,
+    Cancel,
+    Crashed,
+    DeadLetter,
+    Died,
+    Failed,
+    Interrupted,
+    Outcome,
+    Release,
+    Settlement,
+    Snooze,
+    Succeeded,
+)
+from localqueue.rule import settle
+from localqueue.stores.protocol import Settle
+from localqueue.workers.context import Slot
+from localqueue.workers.pace import Pace
+from localqueue.workers.shift import Ended, Shift
+from localqueue.workers.shutdown import StopNow
+from localqueue.workers.source import Source, Sources
+
+log = logging.getLogger("localqueue.workers")
+
+ACK = Ack()
+INTERRUPTS = (KeyboardInterrupt, StopNow)
+"""What ends the worker and not only the handler."""
+_QUIETLY = contextlib.nullcontext()
+
+
+class Execution:
+    """The rule and the commit around a handler, in the thread of its runner.
+
+    Where a commit has something to do this blocks: runners on an event loop call it in a thread.
+    """
+
+    def __init__(self, shift: Shift, sources: Sources, pace: Pace) -> None:
+        self._shift = shift
+        self._sources = sources
+        self._pace = pace
+        self.is_plain = sources.are_plain() and not pace.counts
+        """Whether a success that nobody looked at is an acknowledgement and nothing else."""
+
+    def source(self, message: QueueMessage[Any]) -> Source:
+        return self._sources[message.queue]
+
+    def is_simple(self) -> bool:
+        """Whether nothing comes before a handler now, and nothing but an ack after its success."""
+        return self.is_plain and not self._sources.is_anyone_listening()
+
+    def around(
+        self, source: Source, message: QueueMessage[Any]
+    ) -> contextlib.AbstractContextManager[None]:
+        """What surrounds the handler for those who listen."""
+        return source.emitter.handling(message) if source.emitter.active else _QUIETLY
+
+    def begin(self, message: QueueMessage[Any], commit: Commit) -> bool:
+        """Whether the handler is to run; False when the delivery has ended without it.
+
+        What it raises is a failure of the delivery, as if the handler had raised it.
+        """
+        match commit.begin(message):
+            case Done(_, extras):
+                self._end(message, ACK, "done", extras, commit)
+                self._pace.ended(None)
+                return False
+            case Wait(seconds):
+                self._end(message, Release(seconds), "snoozed")
+                self._pace.ended(None)
+                return False
+        return True
+
+    def success(self, slot: Slot, message: QueueMessage[Any], result: Any) -> None:
+        """The handler returned. What it was told meanwhile may make this a failure."""
+        source = self._sources[message.queue]
+        current = slot.told(message)
+        reason = None if current is None else current.reason
+        if current is not None and current.lease_lost:
+            self._drop(message, source)
+            return
+        if isinstance(reason, (HandlerTimeout, WorkerStopped)):
+            self.failure(slot, message, reason)
+            return
+        extras = NOTHING
+        if source.commit is not None:
+            try:
+                extras = source.commit.success(message, result)
+            except BaseException as error:
+                self.failure(slot, message, error)
+                if isinstance(error, INTERRUPTS):
+                    raise
+                return
+        self._pace.ended(True)
+        self._end(message, ACK, "done", extras, source.commit)
+
+    def failure(self, slot: Slot, message: QueueMessage[Any], error: BaseException) -> None:
+        """The handler raised, or could not run."""
+        source = self._sources[message.queue]
+        current = slot.told(message)
+        if current is not None and current.lease_lost:
+            self._drop(message, source)
+            return
+        outcome = outcome_of(error, None if current is None else current.reason)
+        settlement = settle(
+            outcome, failures=message.failures, policy=source.policy, luck=random.random()
+        )
+        self._pace.ended(_says_of_the_service(outcome, source))
+        extras = NOTHING
+        if source.commit is not None:
+            extras = _commit_failure(source.commit, message, outcome, settlement)
+        _log(message, outcome, settlement, source)
+        self._end(message, settlement, _counts_as(outcome, settlement), extras)
+
+    def _drop(self, message: QueueMessage[Any], source: Source) -> None:
+        """The lease is lost, and someone else may have the message: nothing is written."""
+        self._pace.ended(None)
+        if source.commit is not None:
+            source.commit.dropped(message)
+
+    def _end(
+        self,
+        message: QueueMessage[Any],
+        settlement: Settlement,
+        counts_as: str,
+        extras: Extras = NOTHING,
+        commit: Commit | None = None,
+    ) -> None:
+        if self._sources[message.queue].removes:
+            # What failed or was interrupted is lost, as the policy says.
+            self._shift.ended.append(Ended(message, None, counts_as))
+            return
+        told = Settle(message.receipt, settlement, extras.records, extras.puts)
+        self._shift.ended.append(Ended(message, told, counts_as, commit))
+
+
+def outcome_of(error: BaseException, reason: LocalQueueError | None = None) -> Outcome:
+    """How the handler ended that raised this, and that was told to end for this reason."""
+    match reason:
+        case HandlerTimeout():
+            return Failed(reason)
+        case HandlerCancelled():
+            return Abandoned()
+        case WorkerStopped() | LeaseLost():
+            return Interrupted()
+    if isinstance(error, INTERRUPTS):
+        return Interrupted()
+    if isinstance(error, HandlerDied):
+        return Died(error)
+    return Failed(error)
+
+
+def _says_of_the_service(outcome: Outcome, source: Source) -> bool | None:
+    """Whether the end counts for a circuit breaker, and as what."""
+    match outcome:
+        case Succeeded():
+            return True
+        case Failed(Snooze()):
+            return None
+        case Failed(error):
+            # Missing code says nothing about a service that others could reach.
+            return None if source.policy.is_permanent(error) else False
+    return None
+
+
+def _counts_as(outcome: Outcome, settlement: Settlement) -> str:
+    match outcome, settlement:
+        case _, DeadLetter():
+            return "dead"
+        case _, Crashed():
+            return "crashed"
+        case _, Cancel():
+            return "cancelled"
+        case Failed(Snooze()), _:
+            return "snoozed"
+        case Failed(), _:
+            return "failed"
+    return "released"
+
+
+def _commit_failure(
+    commit: Commit, message: QueueMessage[Any], outcome: Outcome, settlement: Settlement
+) -> Extras:
+    try:
+        match outcome:
+            case Failed(Snooze()):
+                commit.dropped(message)
+            case Failed(error) | Died(error):
+                return commit.failure(message, error, isinstance(settlement, DeadLetter))
+            case _:
+                commit.dropped(message)
+    except Exception:
+        log.exception("message %s of %r: its commit could not be undone", message.id, message.queue)
+    return NOTHING
+
+
+def _log(
+    message: QueueMessage[Any], outcome: Outcome, settlement: Settlement, source: Source
+) -> None:
+    match outcome, settlement:
+        case Failed(Snooze()), _:
+            return
+        case Failed(error), _ if source.removes:
+            log.warning(
+                "message %s of %r failed and is lost, at most once",
+                message.id, message.queue, exc_info=error,
+            )  # fmt: skip
+        case Failed(error), Release(delay):
+            log.warning(
+                "message %s of %r failed (attempt %d), again in %.1f s",
+                message.id, message.queue, message.attempts, delay, exc_info=error,
+            )  # fmt: skip
+        case Failed(error), _:
+            log.error(
+                "message %s of %r failed (attempt %d) and is a dead letter now",
+                message.id, message.queue, message.attempts, exc_info=error,
+            )  # fmt: skip
+        case Died(error), _:
+            log.error("message %s of %r: %s", message.id, message.queue, error)

@@ -1,0 +1,71 @@
+"""One run of a worker: what its foreman and its runners share."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+from localqueue.commits.protocol import Commit
+from localqueue.message import QueueMessage
+from localqueue.stores.protocol import Settle
+from localqueue.workers.bell import Bell
+from localqueue.workers.context import Slot
+from localqueue.workers.shutdown import Shutdown
+from localqueue.workers.summary import Summary
+
+
+class Ended(NamedTuple):
+    """A delivery that is over, but for its settlement."""
+
+    message: QueueMessage[Any]
+    settle: Settle | None
+    """None when it was settled before it began: at most once."""
+    counts_as: str
+    """A field of Summary."""
+    commit: Commit | None = None
+    """Who is told when the settlement is durable, or refused."""
+
+
+class Shift:
+    """Queues between threads that need no lock: each is a deque, and its ends are atomic."""
+
+    def __init__(
+        self, slots: list[Slot], shutdown: Shutdown, bell: Bell, *, until_empty: bool
+    ) -> None:
+        self.slots = slots
+        self.shutdown = shutdown
+        self.until_empty = until_empty
+        self.bell = bell
+        self.pending: deque[QueueMessage[Any]] = deque()
+        """Leased, and no handler has begun."""
+        self.acks: deque[QueueMessage[Any]] = deque()
+        """Handled, with nothing to be written but the acknowledgement."""
+        self.ended: deque[Ended] = deque()
+        """Ended in any other way."""
+        self.held: dict[int, QueueMessage[Any]] = {}
+        """Everything that was leased and is not settled, by ``id()``; only the foreman changes it.
+
+        What is not here any more was given back or lost: its result is dropped.
+        """
+        self.given_at = 0.0
+        """When runners last got something; of ``time.monotonic()``."""
+        self.counts: Counter[str] = Counter()
+        self._measured = (0, 0.0)
+
+    def free(self) -> int:
+        """How many runners wait, and have nothing to wait for."""
+        # In this order: a runner is idle no more before it takes one.
+        pending = len(self.pending)
+        return sum([slot.idle for slot in self.slots]) - pending
+
+    def worked(self) -> tuple[int, float]:
+        """Since the last time: how many handlers began, and how long all runners worked."""
+        now = time.monotonic()
+        count = sum([slot.count for slot in self.slots])
+        worked = sum([slot.worked(now) for slot in self.slots])
+        before, self._measured = self._measured, (count, worked)
+        return count - before[0], worked - before[1]
+
+    def summary(self) -> Summary:
+        return Summary(**self.counts)

@@ -1,0 +1,118 @@
+"""When a worker stops: asked once it drains, asked twice it stops at once."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from localqueue.checks import check_seconds
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopNow(BaseException):
+    """Raised inside a handler in the main thread: the worker does not wait for it any longer."""
+
+
+class Shutdown:
+    """Whether to stop, and until when what runs may go on. Any thread and any signal may ask."""
+
+    def __init__(self, drain_timeout: float) -> None:
+        self.drain_timeout = check_seconds("drain_timeout", drain_timeout)
+        self.deadline: float | None = None
+        """Of ``time.monotonic()``; None while the worker is not asked to stop."""
+        self.reason: BaseException | None = None
+        """What ``run`` raises in the end: a KeyboardInterrupt that a handler raised."""
+        self._listener: Callable[[], object] | None = None
+
+    @property
+    def asked(self) -> bool:
+        return self.deadline is not None
+
+    def is_over(self) -> bool:
+        """Whether what still runs is to be given back."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def left(self) -> float:
+        """Seconds until that."""
+        assert self.deadline is not None
+        return max(0.0, self.deadline - time.monotonic())
+
+    def ask(self) -> None:
+        """Start nothing new, and let what runs end in its time."""
+        if self.deadline is None:
+            self.deadline = time.monotonic() + self.drain_timeout
+        self._tell()
+
+    def at_once(self, reason: BaseException | None = None) -> None:
+        """Wait for nothing."""
+        self.reason = self.reason or reason
+        self.deadline = 0.0
+        self._tell()
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        self._listener = listener
+        if self.asked:
+            listener()
+
+    def _tell(self) -> None:
+        if self._listener is not None:
+            self._listener()
+
+
+class Signals:
+    """SIGTERM and SIGINT ask a worker to stop, the second one at once.
+
+    Only in the main thread, which gets its old handlers back. A handler that runs there is ended
+    by StopNow when there is nothing left to wait for.
+    """
+
+    def __init__(self, shutdown: Shutdown) -> None:
+        self._shutdown = shutdown
+        self._main = threading.main_thread().ident
+        self._installed = False
+        self._poked = False
+        self._is_inside: Callable[[], bool] = lambda: False
+
+    def interrupt_if(self, is_inside: Callable[[], bool]) -> None:
+        """The main thread may be interrupted while this is so."""
+        self._is_inside = is_inside
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        before: dict[int, Any] = {}
+        try:
+            for number in SIGNALS:
+                before[number] = signal.signal(number, self._hear)
+            self._installed = True
+            yield
+        finally:
+            self._installed = False
+            for known, handler in before.items():
+                # None: what was there before was not made by Python and cannot be put back.
+                signal.signal(known, signal.SIG_DFL if handler is None else handler)
+
+    def poke(self) -> None:
+        """From another thread: there is nothing left to wait for. Nothing unless installed."""
+        if self._installed and self._main is not None:
+            self._poked = True
+            signal.pthread_kill(self._main, SIGNALS[0])
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        poked, self._poked = self._poked, False
+        if not poked:
+            if self._shutdown.asked:
+                self._shutdown.at_once()
+            else:
+                self._shutdown.ask()
+        if self._shutdown.is_over() and self._is_inside():
+            raise StopNow
+
+
+def may_handle_signals() -> bool:
+    return threading.current_thread() is threading.main_thread()

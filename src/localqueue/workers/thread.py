@@ -1,0 +1,182 @@
+"""Handlers in threads: what one runner does, and several of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from localqueue.errors import LocalQueueError
+from localqueue.message import QueueMessage
+from localqueue.workers.context import Slot, nothing_runs
+from localqueue.workers.driver import Hand, Hands
+from localqueue.workers.execution import INTERRUPTS, Execution
+from localqueue.workers.foreman import Foreman
+from localqueue.workers.liveness import Liveness
+from localqueue.workers.shift import Shift
+
+
+class InThread:
+    """Calls the handler in the runner's own thread, which nobody can stop from outside."""
+
+    def __init__(self, handler: Callable[[Any], Any]) -> None:
+        self._handler = handler
+
+    def prepare(self) -> bool:
+        return True
+
+    def call(self, message: QueueMessage[Any]) -> Any:
+        return self._handler(message.value)
+
+    def interrupt(self, error: LocalQueueError) -> None:
+        """Nothing: the handler was told."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Runner:
+    """Takes what is pending, and runs one message after the other."""
+
+    def __init__(
+        self, shift: Shift, execution: Execution, liveness: Liveness, hands: Hands
+    ) -> None:
+        self._shift = shift
+        self._execution = execution
+        self._liveness = liveness
+        self._hands = hands
+
+    def work(self, slot: Slot) -> None:
+        """Run one message after the other, until there is no more work."""
+        hand = self._hands(slot)
+        slot.interrupt = hand.interrupt
+        try:
+            self._work(slot, hand)
+        finally:
+            slot.rest()
+            self._liveness.end(slot.number)
+            nothing_runs()
+            hand.close()
+
+    def _work(self, slot: Slot, hand: Hand) -> None:
+        execution, call, number = self._execution, hand.call, slot.number
+        prepare = hand.prepare
+        take, done = self._shift.pending.popleft, self._shift.acks.append
+        begin, simple = self._liveness.begin, False
+        while True:
+            try:
+                message = take()
+            except IndexError:
+                if self._waits_for_more(slot):
+                    simple = execution.is_simple()
+                    continue
+                return
+            if not prepare():
+                continue
+            slot.begin(message)
+            begin(number, message.id)
+            try:
+                # First: from here on the main thread may be interrupted.
+                slot.inside = True
+                if simple:
+                    result = call(message)
+                else:
+                    source = execution.source(message)
+                    if source.commit is not None and not execution.begin(message, source.commit):
+                        slot.inside = False
+                        continue
+                    with execution.around(source, message):
+                        result = call(message)
+                slot.inside = False
+            except BaseException as error:
+                slot.inside = False
+                execution.failure(slot, message, error)
+                if isinstance(error, INTERRUPTS):
+                    raise
+                continue
+            if simple and slot.current is None:
+                done(message)
+            else:
+                execution.success(slot, message, result)
+
+    @abstractmethod
+    def _waits_for_more(self, slot: Slot) -> bool:
+        """Until something is pending; False when there will be nothing any more."""
+
+
+class ThreadCrew(Runner):
+    """Several of them, each in its own thread."""
+
+    def __init__(
+        self, shift: Shift, execution: Execution, liveness: Liveness, hands: Hands
+    ) -> None:
+        super().__init__(shift, execution, liveness, hands)
+        self._more = threading.Condition()
+        self._dismissed = False
+
+    def give(self, messages: Sequence[QueueMessage[Any]]) -> None:
+        with self._more:
+            self._shift.pending.extend(messages)
+            self._more.notify(len(messages))
+
+    def dismiss(self) -> None:
+        with self._more:
+            self._dismissed = True
+            self._more.notify_all()
+
+    def _waits_for_more(self, slot: Slot) -> bool:
+        slot.sleep()
+        self._liveness.end(slot.number)
+        self._shift.bell.ring()
+        try:
+            with self._more:
+                self._more.wait_for(lambda: self._shift.pending or self._dismissed)
+                return bool(self._shift.pending) or not self._dismissed
+        finally:
+            slot.wake()
+
+
+class ThreadDriver:
+    """The foreman in a thread of its own, and the runners in others.
+
+    They are daemons: nobody waits for one whose handler does not end.
+    """
+
+    def __init__(self, shift: Shift, crew: ThreadCrew, foreman: Foreman) -> None:
+        self._shift = shift
+        self._crew = crew
+        self._foreman = foreman
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        leading = threading.Thread(target=self._lead, name="localqueue-foreman", daemon=True)
+        leading.start()
+        try:
+            for slot in self._shift.slots:
+                name = f"localqueue-worker-{slot.number}"
+                threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
+            leading.join()
+        except BaseException as error:
+            self._shift.shutdown.at_once(error)
+            leading.join()
+            raise
+        if self._error is not None:
+            raise self._error
+        if self._shift.shutdown.reason is not None:
+            raise self._shift.shutdown.reason
+
+    def _lead(self) -> None:
+        try:
+            asyncio.run(self._foreman.run())
+        except BaseException as error:
+            self._error = error
+            self._crew.dismiss()
+
+    def _work(self, slot: Slot) -> None:
+        try:
+            self._crew.work(slot)
+        except BaseException as error:
+            # A KeyboardInterrupt that the handler raised, or a hand that cannot be made.
+            self._shift.shutdown.at_once(error)

@@ -1,0 +1,184 @@
+"""TransactionalOutboxCommit: the envelope is written with the ack, and sent at least once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from localqueue import MemoryQueueStore, TransactionalOutboxCommit
+from localqueue.commits import author
+from localqueue.commits.outbox import PATIENCE
+from localqueue.idempotency import IdempotencyRecords
+from localqueue.outcome import Ack
+from localqueue.results import MemoryResultStore, ResultRecords
+from localqueue.stores.protocol import Settled
+from localqueue.testing import ManualClock
+from localqueue.testing.commit_contract import Worker, succeed
+from tests.unit.commits.phrases import NO_RESULT, effectively_once, put_and_lease
+
+ENVELOPE_KEY = "outbox:dedupe:jobs:key"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[MemoryQueueStore]:
+    with MemoryQueueStore() as store:
+        yield store
+
+
+def worker_with(
+    store: MemoryQueueStore, policy: TransactionalOutboxCommit, clock: ManualClock
+) -> Worker:
+    ledger = IdempotencyRecords.of(store)
+    return Worker(effectively_once(store, ledger, policy, results=NO_RESULT, clock=clock))
+
+
+def settle(worker: Worker, *, key: str = "key") -> Any:
+    """A success, acknowledged; the worker dies before it sends."""
+    message = put_and_lease(worker, key=key)
+    worker.commit.begin(message)
+    extras = worker.commit.success(message, {"paid": 5})
+    assert worker._settle(message, Ack(), extras) is Settled.DONE
+    return message
+
+
+def test_the_relay_gets_the_envelope_and_it_is_removed(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    sent: list[dict[str, Any]] = []
+    worker = worker_with(store, TransactionalOutboxCommit(relay=sent.append), clock)
+    message = worker.queue.put("value", dedupe_key="key")
+
+    worker.work(succeed)
+
+    assert sent == [
+        {
+            "queue": "jobs",
+            "message_id": message.id,
+            "dedupe_key": "key",
+            "result_key": None,
+            "result": {"paid": 5},
+        }
+    ]
+    assert ResultRecords.of(store).load(ENVELOPE_KEY) is None
+    assert worker.recover() == 0
+
+
+def test_without_a_relay_the_envelope_stays_for_somebody_else(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    with MemoryResultStore() as outbox:
+        for given in (None, outbox):
+            worker = worker_with(store, TransactionalOutboxCommit(given), clock)
+            key = "key" if given is None else "key-2"
+            worker.queue.put("value", dedupe_key=key)
+
+            worker.work(succeed)
+
+            place = ResultRecords.of(store) if given is None else outbox
+            envelope = place.load(f"outbox:dedupe:jobs:{key}")
+            assert envelope is not None
+            assert envelope["result"] == {"paid": 5}
+
+
+def test_a_relay_that_raises_is_called_again_later(
+    store: MemoryQueueStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[str] = []
+
+    def relay(envelope: dict[str, Any]) -> None:
+        sent.append(envelope["dedupe_key"])
+        if len(sent) == 1:
+            raise ConnectionError("nobody is there")
+
+    worker = worker_with(store, TransactionalOutboxCommit(relay=relay), clock)
+    worker.queue.put("value", dedupe_key="key")
+    with caplog.at_level(logging.WARNING):
+        assert worker.work(succeed) is Settled.DONE
+
+    assert "not relayed" in caplog.text
+    assert worker.recover() == 1
+    assert sent == ["key", "key"]
+    assert worker.recover() == 0
+
+
+def test_one_envelope_that_cannot_be_sent_does_not_hold_up_the_others(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    sent: list[str] = []
+
+    def relay(envelope: dict[str, Any]) -> None:
+        if envelope["dedupe_key"] == "a":
+            raise ConnectionError("not this one")
+        sent.append(envelope["dedupe_key"])
+
+    worker = worker_with(store, TransactionalOutboxCommit(relay=relay), clock)
+    for key in "abc":
+        settle(worker, key=key)
+    clock.advance(PATIENCE + 1)
+
+    assert worker.recover() == 2
+    assert sent == ["b", "c"]
+
+
+def test_an_envelope_is_left_to_the_worker_that_is_about_to_send_it(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    sent: list[dict[str, Any]] = []
+    policy = TransactionalOutboxCommit(relay=sent.append)
+    worker, other = worker_with(store, policy, clock), worker_with(store, policy, clock)
+    message = settle(worker)
+
+    assert other.recover() == 0
+    worker.commit.settled(message)
+    assert (len(sent), other.recover()) == (1, 0)
+
+
+def test_an_envelope_of_a_process_that_is_gone_is_sent_at_once(
+    store: MemoryQueueStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+    worker = worker_with(store, TransactionalOutboxCommit(relay=sent.append), clock)
+    boot = author.this_process().rsplit(" ", 2)[0]
+    with monkeypatch.context() as patch:
+        # The first process of a boot started at another time than this says.
+        patch.setattr("localqueue.commits.outbox.this_process", lambda: f"{boot} 1 -5")
+        settle(worker)
+
+    assert worker.recover() == 1
+    assert len(sent) == 1
+
+
+def test_an_envelope_of_another_host_is_sent_when_patience_is_over(
+    store: MemoryQueueStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+    worker = worker_with(store, TransactionalOutboxCommit(relay=sent.append), clock)
+    with monkeypatch.context() as patch:
+        patch.setattr("localqueue.commits.outbox.this_process", lambda: "another boot 1 5")
+        settle(worker)
+
+    assert worker.recover() == 0
+    clock.advance(PATIENCE + 1)
+    assert worker.recover() == 1
+    assert len(sent) == 1
+
+
+def test_this_process_is_not_gone_and_one_that_ended_is() -> None:
+    import subprocess
+    import sys
+
+    this = author.this_process()
+    boot = this.rsplit(" ", 2)[0]
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+
+    assert not author.is_gone(this)
+    assert author.is_gone(f"{boot} {child.pid} 1")

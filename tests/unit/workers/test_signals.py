@@ -1,0 +1,199 @@
+"""A worker in a process of its own is told to stop, and loses nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localqueue.queue import PersistentQueue
+from localqueue.workers.context import current_message
+from localqueue.workers.worker import Worker
+from tests.unit.workers.acts import PATIENCE
+from tests.unit.workers.phrases import Stage, eventually
+
+ROOT = Path(__file__).parents[3]
+KINDS = ["thread", "asyncio"]
+
+
+@contextmanager
+def program(
+    stage: Stage, kind: str, concurrency: int = 1, drain_timeout: float = 30.0, prefetch: int = 100
+) -> Iterator[subprocess.Popen[str]]:
+    arguments = [str(stage.store.path), kind, concurrency, drain_timeout, prefetch]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.workers.program", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    return output.strip()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_what_runs_end_and_gives_the_rest_back(
+    stage: Stage, kind: str, number: int
+) -> None:
+    queue, gate = stage.queue(), stage.gate()
+    queue.put(stage.act(name="running", until=gate, listens=False))
+    queue.put(stage.act(name="waiting"))
+
+    with program(stage, kind) as process:
+        eventually(lambda: stage.names("began"))
+        process.send_signal(number)
+        gate.touch()
+        output = said(process)
+
+    assert "'done': 1" in output
+    assert stage.names() == ["running"]
+    assert (queue.stats().ready, queue.stats().inflight) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_what_does_not_end_before_the_deadline_is_given_back(
+    stage: Stage, kind: str, concurrency: int
+) -> None:
+    queue = stage.queue()
+    message = queue.put(stage.act(until=stage.gate("never"), listens=False))
+
+    with program(stage, kind, concurrency, drain_timeout=0.2) as process:
+        eventually(lambda: stage.names("began"))
+        process.send_signal(signal.SIGTERM)
+        output = said(process)
+
+    found = queue.inspect(message.id)
+    assert output == "{'released': 1}"
+    assert found is not None
+    assert (found.state, found.failures, found.crashes) == ("ready", 0, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_the_second_signal_stops_at_once(stage: Stage, kind: str, concurrency: int) -> None:
+    queue = stage.queue()
+    message = queue.put(stage.act(until=stage.gate("never"), listens=False))
+    too_late = stage.act(name="too late")
+
+    with program(stage, kind, concurrency, drain_timeout=3600.0) as process:
+        eventually(lambda: stage.names("began"))
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        # Two that come together may be heard as one.
+        threading.Timer(1.0, process.send_signal, [signal.SIGTERM]).start()
+        output = said(process)
+        queue.put(too_late)
+
+    found = queue.inspect(message.id)
+    assert output == "{'released': 1}"
+    assert found is not None
+    assert (found.state, found.failures, found.crashes) == ("ready", 0, 0)
+    assert stage.names() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_idle_worker_ends_with_a_signal(stage: Stage, kind: str) -> None:
+    queue = stage.queue()
+    queue.put(stage.act(name="seen"))
+
+    with program(stage, kind) as process:
+        eventually(lambda: stage.names() == ["seen"])
+        eventually(lambda: queue.stats().total == 0)
+        process.send_signal(signal.SIGTERM)
+        output = said(process)
+
+    assert output == "{'done': 1}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_put_of_another_process_wakes_a_worker(stage: Stage, kind: str) -> None:
+    queue = stage.queue()
+
+    with program(stage, kind) as process:
+        eventually(lambda: "program" in queue.stats().last_seen_by_worker_id)
+        for name in range(3):
+            queue.put(stage.act(name=name))
+            eventually(lambda: len(stage.names()) == name + 1)  # noqa: B023 - called right here
+        process.send_signal(signal.SIGTERM)
+        said(process)
+
+    assert stage.names() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_worker_is_charged_for_what_it_ran_and_for_nothing_else(
+    stage: Stage, kind: str
+) -> None:
+    queue = stage.queue()
+    queue.put_many([stage.act(name=n) for n in range(5)])
+    poison = queue.put(stage.act("abort"))
+    innocent = queue.put_many([stage.act(name=f"innocent {n}") for n in range(20)])
+    crashes: dict[str, int] = {}
+
+    def handler(value: Any) -> None:
+        message = current_message().message
+        crashes[message.id] = message.crashes
+
+    with program(stage, kind) as process:
+        process.wait(PATIENCE)
+    # Another worker of this host finds the dead one, long before the lease of 30 seconds ends.
+    with Worker(queue, handler):
+        eventually(lambda: queue.stats().total == 0)
+
+    assert crashes[poison.id] == 1
+    assert [crashes[message.id] for message in innocent] == [0] * 20
+
+
+def test_the_signal_handlers_of_before_are_put_back(stage: Stage) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    Worker(stage.queue(), lambda value: None).run(until_empty=True)
+
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_worker_outside_the_main_thread_leaves_signals_alone(stage: Stage) -> None:
+    heard: list[Any] = []
+
+    def handler(value: Any) -> None:
+        heard.append(signal.getsignal(signal.SIGTERM))
+
+    queue = stage.queue()
+    queue.put(1)
+    with Worker(queue, handler):
+        eventually(lambda: heard)
+
+    assert heard == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_queues_of_one_file_and_two_stores_share_a_worker(stage: Stage) -> None:
+    path = stage.store.path
+    with (
+        PersistentQueue[Any]("one", store_path=path) as one,
+        PersistentQueue[Any]("two", store_path=path) as two,
+    ):
+        one.put(1)
+        two.put(2)
+        seen: list[Any] = []
+
+        Worker([one, two], seen.append).run(until_empty=True)
+
+    assert sorted(seen) == [1, 2]

@@ -49,7 +49,7 @@ def _run(name: str, folder: Path, asked: argparse.Namespace) -> Iterator[Result]
         case "workers":
             if quick:
                 size = asked.size or 50_000
-                return workers.run(folder, messages=5000, waiting=size, wakes=200, rounds=3)
+                return workers.run(folder, messages=10_000, waiting=size, wakes=200)
             return workers.run(folder, waiting=asked.size or 1_000_000)
         case "threads":
             return threads.run(folder, messages=640, rounds=3) if quick else threads.run(folder)

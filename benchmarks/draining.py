@@ -14,6 +14,7 @@ from benchmarks.durability import Durability
 from benchmarks.timing import seconds
 from benchmarks.values import job
 from localqueue import PersistentQueue
+from localqueue.policies.journal import JournalPolicy
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.workers import Worker
 
@@ -32,8 +33,10 @@ async def nothing_async(value: Any) -> None:
 class Drain(Child):
     """A queue in a file of its own, in a process of its own."""
 
-    def __init__(self, path: Path, durability: Durability) -> None:
-        super().__init__(_serve, path, durability)
+    def __init__(
+        self, path: Path, durability: Durability, journal: JournalPolicy | None = None
+    ) -> None:
+        super().__init__(_serve, path, durability, journal)
 
     def put(self, messages: int) -> None:
         self._ask(_put, messages)
@@ -52,9 +55,11 @@ class Drain(Child):
         return answer
 
 
-def _serve(pipe: Connection[Any, Any], path: Path, durability: Durability) -> None:
+def _serve(
+    pipe: Connection[Any, Any], path: Path, durability: Durability, journal: JournalPolicy | None
+) -> None:
     with SQLiteQueueStore(path, durability=durability) as store:
-        queue: Queue = PersistentQueue("jobs", store=store)
+        queue: Queue = PersistentQueue("jobs", store=store, journal_policy=journal)
         try:
             while True:
                 work = pipe.recv()

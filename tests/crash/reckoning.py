@@ -34,6 +34,7 @@ class Reckoning:
         self._events = events
         self.done = Counter((entry.id, entry.attempt) for entry in diary if entry.what == "did")
         self.charged = max_charges(diary)
+        self.ended_leases = sum(event.kind == "lease_expired" for event in events)
 
     def check(self, killed: Collection[str]) -> None:
         """Everything that holds whenever workers are killed; ``killed`` are their names."""

@@ -318,7 +318,10 @@ class QueueStore(Protocol):
         error: Mapping[str, Any] | None = None,
         now: Now,
     ) -> list[bool]:
-        """Deliver them again ``delay`` seconds from now, behind what is ready then."""
+        """Deliver them again ``delay`` seconds from now, behind what is ready then.
+
+        What was leased ahead, and is given back at once without an error, keeps its place.
+        """
 
     def dead_letter_many(
         self, receipts: Sequence[Receipt], *, error: Mapping[str, Any] | None = None, now: Now

@@ -707,8 +707,9 @@ class ReferenceModel:
         if error is not None:
             message.failures += failures
             message.last_error, message.failed_at = error, now
+        kept = message.note == "prefetched" and not delay and error is None
         self._end_lease(message, "released", now)
-        self._wait(queue, message, now + delay, now)
+        self._wait(queue, message, message.available_at if kept else now + delay, now)
 
     def _bury(self, message: ModelMessage, error: dict[str, Any] | None, now: float) -> None:
         if error is not None:
@@ -787,8 +788,9 @@ class ReferenceModel:
             message.crashes += crashed
             if error is not None:
                 message.last_error, message.failed_at = error, now
+            kept = message.note == "prefetched" and not crashed and error is None
             self._end_lease(message, how, now)
-            self._wait(queue, message, now, now)
+            self._wait(queue, message, message.available_at if kept else now, now)
 
     def _tidy(self, queue: ModelQueue, now: float) -> None:
         """Expire, promote what is due, and let the next of each key come forward."""

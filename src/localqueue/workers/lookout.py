@@ -56,8 +56,7 @@ class Lookout:
             self._waiter = await self._ask(lambda store: store.watch(names, "ready"))
             self.is_promising = True
         elif left > 0:
-            told = await self._bell.sleep(left, self._waiter)
-            self.is_promising = told or await self._until_next_look() <= 0
+            self.is_promising = await self._bell.sleep(left, self._waiter)
         else:
             self.is_promising = True
 

@@ -26,8 +26,10 @@ from localqueue.workers.parcel import pack, unpack, unpack_error
 
 log = logging.getLogger("localqueue.workers")
 
-MOST_STARTS = 3
-"""How often in a row a process may die before it is ready."""
+MOST_STARTS = 10
+"""How often in a row a process may die before it is ready, or before it got its message."""
+PAUSE = 0.05
+"""After the first such death; after the next ones it is longer."""
 
 
 class ProcessHand:
@@ -150,6 +152,10 @@ class ProcessHand:
                 if attempt == MOST_STARTS:
                     raise
                 log.warning("%s; trying again", error)
+            # Where there is no memory for it there may be some in a moment.
+            time.sleep(PAUSE * attempt)
+            if self._has_to_end():
+                break
         return False
 
     def _start_one(self) -> bool:

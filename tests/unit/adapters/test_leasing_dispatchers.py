@@ -64,7 +64,8 @@ def test_a_pool_handles_messages_side_by_side(store: MemoryQueueStore) -> None:
             "jobs", store=store, dispatch_policy=dispatcher
         )
         queue.put_many([1, 2, 3])
-        assert all([done.acquire(timeout=PATIENCE) for _ in range(3)])
+        for _ in range(3):
+            assert done.acquire(timeout=PATIENCE)
 
     assert queue.stats().total == 0
 

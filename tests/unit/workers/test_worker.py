@@ -177,6 +177,25 @@ def test_a_handler_on_a_loop_may_use_timeouts_of_its_own(stage: Stage) -> None:
     assert late == list(range(5))
 
 
+def test_a_handler_that_was_cancelled_leaves_nothing_to_the_next(stage: Stage) -> None:
+    queue = stage.queue()
+    queue.put_many(["too long", "cancels itself", "plain"])
+    seen: list[str] = []
+
+    async def handler(value: str) -> None:
+        seen.append(value)
+        if value == "too long":
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+        if value == "cancels itself":
+            raise asyncio.CancelledError
+
+    summary = Worker(queue, handler, timeout=0.05, max_tries=1).run(until_empty=True)
+
+    assert seen == ["too long", "cancels itself", "plain"]
+    assert summary == Summary(done=1, dead=2, returned=summary.returned)
+
+
 def test_a_busy_worker_lets_other_tasks_have_the_loop(stage: Stage) -> None:
     queue = stage.queue()
     queue.put_many(range(300))

@@ -61,6 +61,32 @@ class Prefetching(StoreCase):
 
         assert lease_one(store, now=NOW + 11).crashes == 0
 
+    def test_what_was_leased_ahead_and_given_back_keeps_its_place(self, store: QueueStore) -> None:
+        put_all(store, range(4))
+        ahead = lease(store, 2, liveness=ME, prefetched=True)
+
+        for leased in reversed(ahead):
+            release(store, leased, now=NOW + 1)
+
+        assert values(lease(store, 4, now=NOW + 2)) == [0, 1, 2, 3]
+
+    def test_so_does_what_was_leased_ahead_by_one_who_is_gone(self, store: QueueStore) -> None:
+        put_all(store, range(4))
+        running, _ = lease(store, 2, liveness=ME, prefetched=True)
+
+        store.end_leases_of(ME, [running.id], now=NOW + 1)
+
+        assert values(lease(store, 4, now=NOW + 2)) == [1, 2, 3, 0]
+
+    def test_what_had_begun_goes_behind_what_is_ready(self, store: QueueStore) -> None:
+        put_all(store, range(2))
+        begun = lease_one(store, liveness=ME, prefetched=True)
+        store.extend([receipt(begun)], timeout=10.0, now=NOW)
+
+        release(store, begun, now=NOW + 1)
+
+        assert values(lease(store, 2, now=NOW + 2)) == [1, 0]
+
     def test_an_extension_without_the_note_says_that_the_handler_has_begun(
         self, store: QueueStore
     ) -> None:

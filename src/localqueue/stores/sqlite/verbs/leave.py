@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localqueue.message import leased_entry
+from localqueue.stores.protocol import PREFETCHED
 from localqueue.stores.sqlite.rows import MessageRow
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
@@ -109,13 +110,16 @@ def put_back(
         )
         if waits:
             state, due_at = HELD, tx.now + delay
+    # What no handler has begun keeps its place: leasing ahead must not change the order.
+    ahead = row.state == INFLIGHT and row.note == PREFETCHED
+    keeps = ahead and not (delay or crashed or error is not None)
     seq = tx.closing(kind, row, state, by=by, error=error)
     ended = _remember(tx, row, seq, kind, error)
     tx.db.execute(
         SQL.place_message,
         (
             state,
-            tx.now + delay,
+            row.pos if keeps else tx.now + delay,
             due_at,
             0 if requeued else row.failures + (failures if failed else 0),
             0 if requeued else row.crashes + crashed,

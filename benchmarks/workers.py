@@ -142,7 +142,7 @@ def _with_many(folder: Path, messages: int, waiting: int, rounds: int) -> Iterat
     few, many = _before_backlogs(folder / "full", messages, waiting, rounds, Journal(max_rows=FEW))
     yield _share(f"{what}, both journals full", many, few, at_least=MANY_OF_FEW)
     few, many = _before_backlogs(folder / "default", messages, waiting, rounds, None)
-    yield _share(f"{what}, default journals", many, few, at_least=None)
+    yield _share(f"{what}, default journals", many, few, at_least=MANY_OF_FEW)
 
 
 def _before_backlogs(

@@ -64,7 +64,8 @@ class OpenFile:
                 self.writer = connection.connect(self.path, durability=durability, timeout=left)
                 undo.callback(self.writer.close)
                 connection.bring_up_to_date(self.writer, str(self.path))
-                self.state = FileState(Identity(self.writer.execute(SQL.identities).fetchall()))
+                identity = Identity(self.writer.execute(SQL.identities).fetchall())
+                self.state = FileState(identity, companions.folder)
                 with connection.os_errors(self.path):
                     self.wal = Wal(companions.wal)
                     undo.callback(self.wal.close)

@@ -363,9 +363,6 @@ WHERE d.message = ? AND e.seq = d.seq AND e.queue = ? ORDER BY d.seq DESC LIMIT 
 INSERT OR IGNORE INTO ended (message, seq) SELECT message, seq FROM event
 WHERE seq > ? AND seq <= ? AND to_state IS NULL AND message IS NOT NULL
 
--- name: forget_end (hot)
-DELETE FROM ended WHERE message = ? AND seq = ?
-
 -- name: first_event
 SELECT seq, at FROM event ORDER BY seq LIMIT 1
 
@@ -418,15 +415,30 @@ UPDATE kept SET n = n - ?, trimmed = max(trimmed, ?), scanned = ? WHERE queue = 
 SELECT q.id, q.name, q.settings, k.n, k.trimmed, k.scanned
 FROM kept AS k JOIN queue AS q ON q.id = k.queue
 
--- name: trim_candidates (hot)
-SELECT seq, at, body, CASE WHEN to_state IS NULL THEN message END
-FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq
+-- name: first_within (hot)
+-- Of one queue's events in a window: the first after so many that are too many.
+SELECT seq FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq LIMIT 1 OFFSET ?
+
+-- name: first_to_keep (hot)
+-- The first that somebody at ?4 still wants, and that is not too old for it.
+SELECT seq FROM event WHERE seq > max(?1, ?4) AND seq <= ?2 AND queue = ?3 AND at > ?5
+ORDER BY seq LIMIT 1
+
+-- name: last_to_trim (hot)
+SELECT seq FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq DESC LIMIT 1
+
+-- name: bodies_to_trim (hot)
+SELECT body FROM event WHERE seq > ? AND seq <= ? AND queue = ? AND body IS NOT NULL
+
+-- name: forget_ends (hot)
+DELETE FROM ended WHERE (message, seq) IN (SELECT message, seq FROM event
+    WHERE seq > ? AND seq <= ? AND queue = ? AND to_state IS NULL AND message IS NOT NULL)
+
+-- name: trim_events (hot)
+DELETE FROM event WHERE seq > ? AND seq <= ? AND queue = ?
 
 -- name: next_event (hot)
 SELECT seq FROM event WHERE seq > ? ORDER BY seq LIMIT 1
-
--- name: delete_events (hot)
-DELETE FROM event WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: readers
 SELECT name, seq, updated_at, max_age FROM reader ORDER BY name

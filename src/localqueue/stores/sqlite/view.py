@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from localqueue.errors import StoreCorrupt
@@ -39,6 +40,8 @@ class FileState:
     """What a process knows of a file between transactions."""
 
     identity: Identity
+    run_folder: Path | None = None
+    """Where workers leave signs of life; None without a file."""
     counts: Counts = field(default_factory=Counts)
     last_sweep: dict[int, float] = field(default_factory=dict)
     """When each queue was last swept."""

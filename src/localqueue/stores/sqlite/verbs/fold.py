@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import BY_SWEEP, COUNTED, STATE_NAMES
 from localqueue.stores.sqlite.verbs.bodies import drop_body
@@ -73,30 +71,27 @@ def _trim_queue(
     readers: list[tuple[int, float]],
 ) -> None:
     """Trim one queue until the first event that stays."""
-    end = min(upto, scanned + WINDOW)
-    gone: list[int] = []
-    bodies: list[int] = []
-    ends: list[tuple[int, int]] = []
-    for seq, at, body, ended in tx.db.execute(SQL.trim_candidates, (scanned, end, queue)):
-        needed = any(seq > position and at > since for position, since in readers)
-        if needed or seq >= upto or (at > oldest and len(gone) >= surplus):
-            end = seq - 1
-            break
-        gone.append(seq)
-        if body is not None:
-            bodies.append(body)
-        if ended is not None and seq <= listed:
-            ends.append((ended, seq))
-    else:
-        if end < upto:
-            # A copied file leaps: what was never written is passed in one step.
-            end = tx.db.execute(SQL.next_event, (end,)).fetchone()[0] - 1
-    for body in bodies:
-        drop_body(tx, body)
-    tx.db.executemany(SQL.forget_end, ends)
-    if gone:
-        tx.db.execute(SQL.delete_events, (json.dumps(gone),))
-    tx.db.execute(SQL.trim_kept, (len(gone), gone[-1] if gone else 0, end, queue))
+    db = tx.db
+    end = min(upto - 1, scanned + WINDOW)
+    window = (scanned, end, queue)
+    # The rows stay in SQLite: reading them one by one costs thrice as much as removing them.
+    within = db.execute(SQL.first_within, (*window, max(0, surplus))).fetchone()
+    wanted = readers if within is None else [*readers, (within[0] - 1, oldest)]
+    kept = [db.execute(SQL.first_to_keep, (*window, *since)).fetchone() for since in wanted]
+    if any(kept):
+        end = min(seq for (seq,) in filter(None, kept)) - 1
+    elif end < upto - 1:
+        # A copied file leaps: what was never written is passed in one step.
+        end = db.execute(SQL.next_event, (end,)).fetchone()[0] - 1
+    window = (scanned, end, queue)
+    newest = db.execute(SQL.last_to_trim, window).fetchone()
+    gone = 0
+    if newest is not None:
+        for (body,) in db.execute(SQL.bodies_to_trim, window).fetchall():
+            drop_body(tx, body)
+        db.execute(SQL.forget_ends, (scanned, min(end, listed), queue))
+        gone = db.execute(SQL.trim_events, window).rowcount
+    db.execute(SQL.trim_kept, (gone, newest[0] if newest else 0, end, queue))
     if tx.db.execute(SQL.find_topic, (queue,)).fetchone():
         trim_log(tx, queue)
 

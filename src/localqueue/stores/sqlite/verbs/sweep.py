@@ -13,7 +13,8 @@ from typing import Any
 from localqueue.errors import StoreCorrupt
 from localqueue.stores.protocol import PREFETCHED
 from localqueue.stores.settings import QueueSettings
-from localqueue.stores.sqlite.rows import MessageRow
+from localqueue.stores.signs_of_life import running_under
+from localqueue.stores.sqlite.rows import MessageRow, public_id
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
     BY_SWEEP,
@@ -87,9 +88,29 @@ def end_leases(tx: Transaction, queue: QueueRow) -> int:
     """Leases whose time is over: back to ready, or to the dead letters after too many crashes."""
     tx.write_messages()
     rows = tx.db.execute(SQL.ended_leases, (queue.id, tx.now, SLICE)).fetchall()
+    signs: dict[str, frozenset[str] | None] = {}
     for row in map(MessageRow._make, rows):
-        end_lease(tx, queue, row, LEASE_EXPIRED, crashed=charged(row.liveness, row.note))
+        end_lease(tx, queue, row, LEASE_EXPIRED, crashed=_has_crashed(tx, row, signs))
     return len(rows)
+
+
+def _has_crashed(
+    tx: Transaction, row: MessageRow, signs: dict[str, frozenset[str] | None]
+) -> bool:
+    """Whether the end of this lease is charged: as the sign of its worker says, if that is here.
+
+    The note of a lease is as old as the last heartbeat; a worker that died before its first one
+    left nothing but its sign. ``signs`` are those that were read.
+    """
+    name = row.liveness
+    if name is None:
+        return False
+    if name not in signs:
+        signs[name] = running_under(tx.file.run_folder, name)
+    running = signs[name]
+    if running is None:
+        return charged(name, row.note)
+    return public_id(tx.file.identity, row) in running
 
 
 def end_lease(

@@ -5,6 +5,7 @@ A handler that neither returns nor fails raises Retry, Reject or Snooze: words t
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
 from dataclasses import dataclass
@@ -138,9 +139,11 @@ def describe_error(error: BaseException | str | None) -> dict[str, Any] | None:
         "message": _text(_message_of(error)),
     }
     for name in _DETAILS:
-        value = getattr(error, name, None)
-        if value is not None:
-            kept[name] = value if isinstance(value, int) else _text(str(value))
+        with contextlib.suppress(Exception):
+            # Whatever the error's own class answers here: the rest of it is kept.
+            value = getattr(error, name, None)
+            if value is not None:
+                kept[name] = value if isinstance(value, int) else _text(str(value))
     return kept
 
 

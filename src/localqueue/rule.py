@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localqueue.checks import check_count, check_seconds
-from localqueue.errors import InvalidArgument, WrongType
+from localqueue.errors import InvalidArgument, InvalidResult, WrongType
 from localqueue.outcome import (
     Abandoned,
     Ack,
@@ -31,7 +31,7 @@ from localqueue.outcome import (
 )
 
 DEFAULT_TRIES = 5
-PERMANENT_ERRORS: tuple[type[BaseException], ...] = (ImportError, NameError)
+PERMANENT_ERRORS: tuple[type[BaseException], ...] = (ImportError, NameError, InvalidResult)
 """The program is broken, not the message: the same code fails again."""
 COMMAND_NOT_FOUND = 127
 _MOST_DOUBLINGS = 64
@@ -100,7 +100,11 @@ class FailurePolicy:
         """Whether another try cannot help: the code is missing, or the command is."""
         if isinstance(error, self.permanent):
             return True
-        return getattr(error, "exit_code", None) == COMMAND_NOT_FOUND
+        try:
+            return bool(getattr(error, "exit_code", None) == COMMAND_NOT_FOUND)
+        except Exception:
+            # An error may be of any class, and what it answers code of the user.
+            return False
 
     def is_spent(self, failures: int) -> bool:
         """Whether one more failure after these is the last that is allowed."""

@@ -300,6 +300,42 @@ class TestOwnLedgerObject(Outbox, Together, CommitContract):
         return PersistentQueue("jobs", store=store, clock=clock, delivery_policy=delivery)
 
 
+# --- without a ledger -----------------------------------------------------------------------------
+class WithoutALedger(Together):
+    """The work of a message takes effect; that of its key may come again."""
+
+    recognises_repetitions = False
+
+    def open(self, folder: Path, clock: ManualClock) -> PersistentQueue[Any]:
+        results = ResultRecords.of(self.place(folder, self.result_place))
+        policy = self.policy(folder, results)
+        delivery = EffectivelyOnceDelivery(None, ReturnStoredResult(results), policy)
+        store = self.place(folder, "queue")
+        return PersistentQueue("jobs", store=store, clock=clock, delivery_policy=delivery)
+
+
+class WithoutALedgerApart(WithoutALedger):
+    result_place = "results"
+
+
+class TestOutboxWithoutALedger(Outbox, WithoutALedger, CommitContract): ...
+
+
+class TestOutboxWithoutALedgerApart(Outbox, WithoutALedgerApart, CommitContract): ...
+
+
+class TestTwoPhaseWithoutALedger(TwoPhase, WithoutALedger, CommitContract): ...
+
+
+class TestTwoPhaseWithoutALedgerApart(TwoPhase, WithoutALedgerApart, CommitContract): ...
+
+
+class TestSagaWithoutALedger(Saga, WithoutALedger, CommitContract): ...
+
+
+class TestSagaWithoutALedgerApart(Saga, WithoutALedgerApart, CommitContract): ...
+
+
 # --- crashes in the recovery from a crash ---------------------------------------------------------
 class TestOutboxCrashesTwice(Outbox, Together, SecondCrashes): ...
 
@@ -341,7 +377,12 @@ def _no(*_: Any, **__: Any) -> bool:
 
 
 CRASH = "test_a_crash_between_any_two_steps_ends_in_the_promised_state"
+LOST = "test_a_delivery_that_lost_its_lease_does_not_begin"
+CAUGHT = (AssertionError, pytest.fail.Exception, Crash, LocalQueueError)
 DEFECTS: list[tuple[type[CommitCase], str, Any, str]] = [
+    # A delivery begins without looking at its lease.
+    (TestLocalAtomicTogether, "home.Home.check_held", _nothing, LOST),
+    (TestOutboxWithoutALedger, "home.Home.check_held", _nothing, LOST),
     # The ledger forgets.
     (TestLocalAtomicTogether, "ledger.Ledger.success", _nothing, "test_a_repetition_of_a_key"),
     (TestLocalAtomicApart, "ledger.Ledger.save_success", _nothing, "test_a_repetition_of_a_key"),
@@ -376,5 +417,5 @@ def test_a_planted_defect_is_caught(
     instance = case()
     monkeypatch.setattr(f"localqueue.commits.{target}", defect)
 
-    with instance.prepared(), pytest.raises((AssertionError, Crash, LocalQueueError)):
+    with instance.prepared(), pytest.raises(CAUGHT):
         getattr(instance, name)(tmp_path)

@@ -76,7 +76,9 @@ def test_whoever_is_killed_every_message_is_handled_and_again_only_after_a_lease
         assert reckoning.ended_leases > reckoning.charged.total(), "nothing was prefetched"
 
 
-@pytest.mark.parametrize("size", [SHORT, pytest.param(LONG, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "size", [SHORT, pytest.param(LONG, marks=pytest.mark.long)], ids=["12-kills", "200-kills"]
+)
 def test_with_effectively_once_no_effect_is_there_twice_whoever_is_killed(
     nursery: Nursery, tmp_path: Path, size: tuple[int, int]
 ) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from localqueue.errors import HandlerDied, HandlerTimeout, InvalidArgument, WrongType
+from localqueue.errors import (
+    HandlerDied,
+    HandlerTimeout,
+    InvalidArgument,
+    InvalidResult,
+    WrongType,
+)
 from localqueue.outcome import (
     Abandoned,
     Ack,
@@ -36,7 +42,14 @@ AT_ONCE = FailurePolicy(max_tries=3, backoff=Backoff(0.0))
 
 BOOM = ValueError("boom")
 TIMEOUT = HandlerTimeout("the handler ran longer than 5 seconds")
+UNFIT = InvalidResult("a set cannot be stored")
 MISSING = ModuleNotFoundError("No module named 'gone'")
+
+
+class Secretive(Exception):
+    @property
+    def exit_code(self) -> int:
+        raise RuntimeError("nobody knows")
 
 
 class CommandFailed(Exception):
@@ -106,6 +119,16 @@ def kept(error: BaseException) -> dict[str, Any] | None:
             KEEP,
             DeadLetter(kept(MISSING)),
             id="even where nothing else is final",
+        ),
+        pytest.param(
+            Failed(UNFIT), 0, THREE, DeadLetter(kept(UNFIT)), id="a result that cannot be stored"
+        ),
+        pytest.param(
+            Failed(Secretive("x")),
+            0,
+            THREE,
+            Release(2.0, kept(Secretive("x"))),
+            id="an error that cannot be asked",
         ),
         pytest.param(
             Failed(CommandFailed(127)),

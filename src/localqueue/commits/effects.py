@@ -32,6 +32,10 @@ class Effects(Protocol):
         """It writes into a store that is not the queue's before the acknowledgement."""
 
     @property
+    def acts(self) -> bool:
+        """``act`` does something that others see."""
+
+    @property
     def shows_result(self) -> bool:
         """It passes the result on, which has to be JSON then."""
 
@@ -53,8 +57,10 @@ class Effects(Protocol):
     def settled(self, message: QueueMessage[Any]) -> None:
         """After the acknowledgement."""
 
-    def failed(self, message: QueueMessage[Any], error: BaseException) -> list[RecordChange]:
-        """The delivery failed; what to write with its settlement."""
+    def failed(
+        self, message: QueueMessage[Any], error: BaseException, final: bool
+    ) -> list[RecordChange]:
+        """The delivery failed, or (``final``) the message; what to write with its settlement."""
 
     def dropped(self, message: QueueMessage[Any]) -> None:
         """The delivery does not count."""

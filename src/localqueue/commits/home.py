@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from localqueue.clock import StoreTime
 from localqueue.codec import Codec
-from localqueue.errors import UnsupportedByStore
+from localqueue.errors import LeaseLost, UnsupportedByStore
 from localqueue.message import QueueMessage, State
 from localqueue.queue import PersistentQueue
 from localqueue.stores.protocol import QueueStore, StoredMessage
@@ -78,6 +78,17 @@ class Home:
     def is_held(self, message_id: str, token: object) -> bool:
         return bool(self.seconds_left(message_id, token))
 
+    def check_held(self, message: QueueMessage[Any]) -> None:
+        """LeaseLost when this delivery has no time left: another one may begin at any moment."""
+        if not self.seconds_left(message.id, message.token):
+            raise _lost(message)
+
+    def check_owned(self, message: QueueMessage[Any]) -> None:
+        """LeaseLost when the message is gone or somebody else's; a late end is still an end."""
+        found = self.message(message.id)
+        if found is None or found.state != State.INFLIGHT or found.token != message.token:
+            raise _lost(message)
+
     def comes_again(self, message_id: str) -> bool:
         """Whether a delivery of it is under way or to come: it is neither gone nor dead."""
         found = self.message(message_id)
@@ -99,6 +110,10 @@ def as_message(fields: dict[str, Any], queue: str, value: Any = None) -> QueueMe
     return QueueMessage(
         fields["message_id"], value, queue, dedupe_key=fields.get("dedupe_key"), token=None
     )
+
+
+def _lost(message: QueueMessage[Any]) -> LeaseLost:
+    return LeaseLost(f"the lease of message {message.id} of queue {message.queue!r} is over")
 
 
 def _keeps_records(store: QueueStore, when: StoreTime) -> bool:

@@ -24,6 +24,13 @@ class Keys:
     def of(cls, message: QueueMessage[Any]) -> Keys:
         return cls(message.queue, message.dedupe_key or message.id)
 
+    @classmethod
+    def of_one(cls, message: QueueMessage[Any]) -> Keys:
+        """Of this message alone: without a ledger its key may come again for other work."""
+        if message.dedupe_key in (None, message.id):
+            return cls.of(message)
+        return cls(message.queue, f"{message.dedupe_key}:{message.id}")
+
     @property
     def scoped(self) -> str:
         """In the ledger, and for what is kept while the work is under way."""

@@ -4,21 +4,24 @@
                   ▲                 ├──failure──▶ failed ──claim──▶ pending
                   └──the lease is over──┘
 
-A claim is a compare-and-set, so of two deliveries one waits. A later delivery of the same message
-takes the key at once: it has a newer lease of the message itself. What another message holds is
-free when that message's lease is over; where its message is not in this store, at the deadline that
-follows its heartbeats.
+A claim is a compare-and-set, so of two deliveries one waits. Between reading the record and
+replacing it a delivery looks at its own lease: one that has lost it takes the key from nobody. A
+later delivery of the same message takes the key at once: the lease of the earlier one is over. What
+another message holds is free when that message's lease is over; where its message is not in this
+store, at the deadline that follows its heartbeats.
 """
 
 from __future__ import annotations
 
-import threading
+import contextlib
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
 from localqueue.commits.home import Home
 from localqueue.commits.keys import Keys
 from localqueue.commits.protocol import Wait
+from localqueue.commits.turns import turns_at
 from localqueue.errors import LeaseLost
 from localqueue.idempotency.protocol import IdempotencyStore
 from localqueue.idempotency.record import IdempotencyRecord
@@ -52,13 +55,14 @@ class Ledger:
         else:
             self._book = _Loose(given)
         # Without compare-and-set, threads of this process at least take turns.
-        self._turn = None if in_records else threading.Lock()
+        self._turns = None if in_records else turns_at(given)
 
     def claim(self, message: QueueMessage[Any]) -> IdempotencyRecord | Wait | None:
-        """None: the key is this delivery's. A record: the work is done. Wait: it is somebody's."""
-        if self._turn is None:
-            return self._claim(message)
-        with self._turn:
+        """None: the key is this delivery's. A record: the work is done. Wait: it is somebody's.
+
+        LeaseLost when the lease of this delivery is over.
+        """
+        with self._turn(message):
             return self._claim(message)
 
     def check_held(self, message: QueueMessage[Any]) -> None:
@@ -72,10 +76,11 @@ class Ledger:
         if self.shares:
             return
         key = Keys.of(message).scoped
-        present = self._book.find(key)
-        if present.record is not None and _is_of(present.record, message):
-            until = self._home.wall() + seconds
-            self._book.replace(key, present, self._pending(message, present.record, until))
+        with self._turn(message):
+            present = self._book.find(key)
+            if present.record is not None and _is_of(present.record, message):
+                until = self._home.wall() + seconds
+                self._book.replace(key, present, self._pending(message, present.record, until))
 
     def success(
         self, message: QueueMessage[Any], result_key: str | None, result: Any
@@ -89,31 +94,33 @@ class Ledger:
     def save_success(self, message: QueueMessage[Any], result_key: str | None, result: Any) -> None:
         """Now, in its own store."""
         key = Keys.of(message).scoped
-        while True:
-            present = self._book.find(key)
-            record = self._succeeded(message, present.record, result_key, result)
-            if self._book.replace(key, present, record):
-                return
+        with self._turn(message):
+            while True:
+                present = self._book.find(key)
+                record = self._succeeded(message, present.record, result_key, result)
+                if self._book.replace(key, present, record):
+                    return
 
     def failure(self, message: QueueMessage[Any], error: BaseException) -> list[RecordChange]:
         """The key is free again; in its own store at once, else with the settlement."""
         key = Keys.of(message).scoped
-        present = self._book.find(key)
-        if present.record is None or not _is_of(present.record, message):
-            return []
-        metadata = {name: kept for name, kept in present.record.metadata.items() if name != LEASE}
-        record = replace(
-            present.record,
-            status="failed",
-            completed_at=self._home.wall(),
-            metadata=metadata | {"last_error": describe_error(error)},
-        )
-        if self.shares:
-            return self._book.changes(key, present, record)
-        self._book.replace(key, present, record)
-        return []
+        with self._turn(message):
+            while True:
+                present = self._book.find(key)
+                if present.record is None or not _is_of(present.record, message):
+                    return []
+                record = self._failed(present.record, error)
+                if self.shares:
+                    return self._book.changes(key, present, record)
+                if self._book.replace(key, present, record):
+                    return []
 
     # --- inside ---------------------------------------------------------------------------------
+    def _turn(self, message: QueueMessage[Any]) -> AbstractContextManager[object]:
+        if self._turns is None:
+            return contextlib.nullcontext()
+        return self._turns.of(Keys.of(message).scoped)
+
     def _claim(self, message: QueueMessage[Any]) -> IdempotencyRecord | Wait | None:
         keys = Keys.of(message)
         until = message.leased_until or self._home.wall()
@@ -125,6 +132,8 @@ class Ledger:
             done = self._saved_by_user(keys)
             if done is not None:
                 return done
+            # After the record was read: whoever begins later replaces it, and is not overlooked.
+            self._home.check_held(message)
             seconds = 0.0 if record is None else self._held_elsewhere(record, message)
             if seconds > 0:
                 return Wait(min(seconds, LONGEST_WAIT))
@@ -144,11 +153,11 @@ class Ledger:
     def _held_elsewhere(self, record: IdempotencyRecord, message: QueueMessage[Any]) -> float:
         """How long another delivery has the key for sure; 0 when it is free."""
         lease, holder = record.metadata.get(LEASE), record.metadata.get("message_id")
-        if record.status != "pending" or not isinstance(lease, dict) or holder == message.id:
+        if record.status != "pending" or not isinstance(lease, dict) or _is_of(record, message):
             return 0.0
         left = self._home.seconds_left(str(holder), lease.get("token"))
-        if left is not None:
-            return left
+        if left is not None or holder == message.id:
+            return left or 0.0
         until = lease.get("until")
         return max(0.0, until - self._home.wall()) if isinstance(until, (int, float)) else 0.0
 
@@ -174,6 +183,15 @@ class Ledger:
         wall = self._home.wall()
         first_seen_at = wall if before is None else before.first_seen_at
         return IdempotencyRecord("succeeded", first_seen_at, wall, result_key, metadata)
+
+    def _failed(self, before: IdempotencyRecord, error: BaseException) -> IdempotencyRecord:
+        metadata = {name: kept for name, kept in before.metadata.items() if name != LEASE}
+        return replace(
+            before,
+            status="failed",
+            completed_at=self._home.wall(),
+            metadata=metadata | {"last_error": describe_error(error)},
+        )
 
     def _about(
         self, message: QueueMessage[Any], before: IdempotencyRecord | None

@@ -16,6 +16,7 @@ class NoEffects:
 
     is_idle = True
     is_foreign = False
+    acts = False
     shows_result = False
 
     def resume(self, message: QueueMessage[Any]) -> Resumed | Wait | None:
@@ -33,7 +34,9 @@ class NoEffects:
 
     def settled(self, message: QueueMessage[Any]) -> None: ...
 
-    def failed(self, message: QueueMessage[Any], error: BaseException) -> list[RecordChange]:
+    def failed(
+        self, message: QueueMessage[Any], error: BaseException, final: bool
+    ) -> list[RecordChange]:
         return []
 
     def dropped(self, message: QueueMessage[Any]) -> None: ...

@@ -46,19 +46,19 @@ def commit_for(queue: PersistentQueue[Any]) -> Commit | None:
     home = Home.of(queue)
     ledger = None if given is None else Ledger(given, home)
     kept = KeptResults(results, home, with_ledger=ledger is not None)
-    return Flow(home, ledger, kept, _effects(policy, home))
+    return Flow(home, ledger, kept, _effects(policy, home, keyed=ledger is not None))
 
 
-def _effects(policy: CommitPolicy, home: Home) -> Effects:
+def _effects(policy: CommitPolicy, home: Home, *, keyed: bool) -> Effects:
     match policy:
         case LocalAtomicCommit():
             return NoEffects()
         case TransactionalOutboxCommit():
-            return OutboxEffects(policy, home)
+            return OutboxEffects(policy, home, keyed=keyed)
         case TwoPhaseCommit():
             return TwoPhaseEffects(policy, home)
         case SagaCommit():
-            return SagaEffects(policy, home)
+            return SagaEffects(policy, home, keyed=keyed)
     raise ConfigurationError(
         f"{type(policy).__name__} (mode {policy.mode!r}) names a way to commit, but cannot do it;"
         " give it a method commit(queue) that returns a Commit, or use a policy of the library"

@@ -3,7 +3,8 @@
     ack + envelope + note who sends it ──▶ relay(envelope) ──▶ envelope and note removed
 
 The worker that acknowledged sends. When it dies, or the relay raises, the note is still there, and
-any worker's ``recover`` sends: at least once, always with the same key.
+any worker's ``recover`` sends: at least once, always with the same key. An outbox of the user's has
+no transaction with the note: there the note says that the envelope is sent before it is deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from localqueue.commits.author import is_gone, this_process
 from localqueue.commits.drawer import Drawer
 from localqueue.commits.home import Home
 from localqueue.commits.keys import Keys, all_envelopes
+from localqueue.commits.later import tried_again_later
 from localqueue.commits.local_atomic import NoEffects
 from localqueue.commits.work import Work
 from localqueue.errors import ConfigurationError, RecordConflict
@@ -39,8 +41,10 @@ class OutboxEffects(NoEffects):
     is_idle = False
     shows_result = True
 
-    def __init__(self, policy: TransactionalOutboxCommit, home: Home) -> None:
+    def __init__(self, policy: TransactionalOutboxCommit, home: Home, *, keyed: bool) -> None:
         self._home = home
+        self._keyed = keyed
+        """Whether a ledger makes the work of a key one; else each message has its envelope."""
         self._relay = policy.relay
         self._drawer = Drawer(policy.outbox_store, home, "outbox_store")
         self.is_foreign = not self._drawer.shares
@@ -52,10 +56,10 @@ class OutboxEffects(NoEffects):
 
     def save_elsewhere(self, work: Work) -> None:
         if self.is_foreign:
-            self._drawer.save(work.keys.envelope("outbox"), work.envelope())
+            self._drawer.save(self._key(work.message), work.envelope())
 
     def with_ack(self, work: Work) -> list[RecordChange]:
-        key = work.keys.envelope("outbox")
+        key = self._key(work.message)
         changes = self._drawer.change(key, work.envelope())
         if self._relay is not None:
             _about_to_send.add((self._home.place, key))
@@ -65,27 +69,33 @@ class OutboxEffects(NoEffects):
 
     def settled(self, message: QueueMessage[Any]) -> None:
         if self._relay is not None:
-            key = Keys.of(message).envelope("outbox")
+            key = self._key(message)
             try:
                 self._send(key, self._relay)
             finally:
                 self._forget(key)
 
-    def failed(self, message: QueueMessage[Any], error: BaseException) -> list[RecordChange]:
-        self._forget(Keys.of(message).envelope("outbox"))
+    def failed(
+        self, message: QueueMessage[Any], error: BaseException, final: bool
+    ) -> list[RecordChange]:
+        self.dropped(message)
         return []
 
     def dropped(self, message: QueueMessage[Any]) -> None:
-        self._forget(Keys.of(message).envelope("outbox"))
+        self._forget(self._key(message))
 
     def recover(self) -> int:
         if self._relay is None:
             return 0
-        return sum(
-            self._send(record.key, self._relay)
-            for record in self._home.scan(KIND, all_envelopes("outbox", self._home.queue))
-            if self._is_left(record)
-        )
+        sent = 0
+        for record in self._home.scan(KIND, all_envelopes("outbox", self._home.queue)):
+            with tried_again_later(self._home.queue, f"the note {record.key!r} cannot be read"):
+                sent += self._is_left(record) and self._send(record.key, self._relay)
+        return sent
+
+    def _key(self, message: QueueMessage[Any]) -> str:
+        keys = Keys.of(message) if self._keyed else Keys.of_one(message)
+        return keys.envelope("outbox")
 
     def _is_left(self, note: Record) -> bool:
         """Whether nobody else is about to send it."""
@@ -98,15 +108,16 @@ class OutboxEffects(NoEffects):
         return bool(self._home.when.now() - fields["at"] > PATIENCE)
 
     def _send(self, key: str, relay: Callable[[dict[str, Any]], object]) -> bool:
-        note = self._home.load(KIND, key)
-        if note is None:
-            return False
         try:
-            envelope = self._drawer.load(key)
+            note = self._home.load(KIND, key)
+            if note is None:
+                return False
+            fields = decode_result(note.value, key)
+            envelope = None if fields.get("sent") else self._drawer.load(key)
             if envelope is not None:
                 relay(envelope)
                 reach("outbox.after-relay")
-            self._remove(key, note)
+            self._remove(key, note, fields)
         except RecordConflict:
             pass  # somebody else has sent it too
         except Exception:
@@ -119,11 +130,16 @@ class OutboxEffects(NoEffects):
             return False
         return True
 
-    def _remove(self, key: str, note: Record) -> None:
+    def _remove(self, key: str, note: Record, fields: dict[str, Any]) -> None:
+        """RecordConflict when the note is not the one that was sent: another envelope is there."""
+        version = note.version
         if self.is_foreign:
+            sent = encode_result(fields | {"sent": True})
+            [version] = self._home.change(RecordChange(KIND, key, sent, version))
+            reach("outbox.after-sent")
             self._drawer.delete(key)
             reach("outbox.after-delete")
-        gone = RecordChange(KIND, key, None, note.version)
+        gone = RecordChange(KIND, key, None, version)
         self._home.change(*self._drawer.removal(key), gone)
 
     def _forget(self, key: str) -> None:

@@ -22,6 +22,7 @@ from localqueue.commits.drawer import Drawer
 from localqueue.commits.effects import Resumed
 from localqueue.commits.home import Home, as_message
 from localqueue.commits.keys import Keys
+from localqueue.commits.ledger import LONGEST_WAIT
 from localqueue.commits.local_atomic import NoEffects
 from localqueue.commits.protocol import Wait
 from localqueue.commits.work import Work, about
@@ -51,6 +52,7 @@ class Saga:
     result: Any
     value: str
     codec: str
+    message_id: str
     until: float | None = None
     """Somebody recovers it until then, by the wall clock."""
     version: int = 0
@@ -60,10 +62,13 @@ class SagaEffects(NoEffects):
     """Runs the steps of a policy, and remembers them."""
 
     is_idle = False
+    acts = True
     shows_result = True
 
-    def __init__(self, policy: SagaCommit, home: Home) -> None:
+    def __init__(self, policy: SagaCommit, home: Home, *, keyed: bool) -> None:
         self._home = home
+        self._keyed = keyed
+        """Whether a ledger makes the work of a key one; else a saga is its message's alone."""
         self._steps: tuple[SagaStep, ...] = tuple(policy.steps)
         self._drawer = Drawer(policy.saga_store, home, "saga_store")
         self.is_foreign = not self._drawer.shares
@@ -78,8 +83,13 @@ class SagaEffects(NoEffects):
         if found is None:
             return None
         saga = self._read(found)
+        # After it was read: whoever begins later changes it, and is not overlooked.
+        self._home.check_held(message)
         if saga.until is not None and saga.until > self._home.wall():
-            return Wait(min(saga.until - self._home.wall(), 5.0))
+            return Wait(min(saga.until - self._home.wall(), LONGEST_WAIT))
+        if not self._keyed and saga.message_id != message.id:
+            # The same key, and other work: what that left is taken back before this begins.
+            return None if self._recover(found) else Wait(LONGEST_WAIT)
         # A new version: a delivery that lost its lease and goes on cannot note anything any more.
         saga = self._save(message, replace(saga, until=None))
         if saga.direction == BACKWARD:
@@ -91,7 +101,7 @@ class SagaEffects(NoEffects):
     def act(self, work: Work) -> None:
         if self._steps:
             body = base64.b64encode(self._home.codec.encode(work.message.value)).decode()
-            saga = Saga(FORWARD, (), work.result, body, self._home.codec.id)
+            saga = Saga(FORWARD, (), work.result, body, self._home.codec.id, work.message.id)
             self._go_forward(work.message, self._save(work.message, saga))
 
     def save_elsewhere(self, work: Work) -> None:
@@ -105,7 +115,11 @@ class SagaEffects(NoEffects):
             changes.append(RecordChange(KIND, work.keys.scoped, None))
         return changes
 
-    def failed(self, message: QueueMessage[Any], error: BaseException) -> list[RecordChange]:
+    def failed(
+        self, message: QueueMessage[Any], error: BaseException, final: bool
+    ) -> list[RecordChange]:
+        if not final:
+            return []  # the next delivery may succeed
         key = Keys.of(message).envelope("saga:compensate")
         envelope = about(message) | {"phase": "compensate", "error": describe_error(error)}
         if self.is_foreign:
@@ -182,7 +196,7 @@ class SagaEffects(NoEffects):
     def _recover(self, record: Record) -> bool:
         fields = decode_result(record.value, record.key)
         saga = self._read(record)
-        if self._home.comes_again(fields["message_id"]):
+        if self._home.comes_again(saga.message_id):
             return False
         if saga.until is not None and saga.until > self._home.wall():
             return False
@@ -233,6 +247,7 @@ class SagaEffects(NoEffects):
             fields["result"],
             fields["value"],
             fields["codec"],
+            fields["message_id"],
             fields["until"],
             record.version,
         )

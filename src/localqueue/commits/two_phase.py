@@ -18,6 +18,7 @@ from typing import Any
 
 from localqueue.commits.drawer import Drawer
 from localqueue.commits.home import Home
+from localqueue.commits.later import tried_again_later
 from localqueue.commits.local_atomic import NoEffects
 from localqueue.commits.work import Work
 from localqueue.errors import ConfigurationError, RecordConflict
@@ -40,6 +41,7 @@ class TwoPhaseEffects(NoEffects):
     """The coordinator of the participants."""
 
     is_idle = False
+    acts = True
     shows_result = True
 
     def __init__(self, policy: TwoPhaseCommit, home: Home) -> None:
@@ -69,7 +71,7 @@ class TwoPhaseEffects(NoEffects):
                 participant.prepare(transaction, work.message, work.result)
                 reach("two-phase.after-prepare")
         except Exception:
-            self._end_undecided(transaction)
+            self._end_now_or_later(transaction)
             raise
 
     def decided(self, work: Work) -> list[RecordChange]:
@@ -88,50 +90,53 @@ class TwoPhaseEffects(NoEffects):
     def settled(self, message: QueueMessage[Any]) -> None:
         self._commit_decided(f"{message.queue}:{message.id}:")
 
-    def failed(self, message: QueueMessage[Any], error: BaseException) -> list[RecordChange]:
+    def failed(
+        self, message: QueueMessage[Any], error: BaseException, final: bool
+    ) -> list[RecordChange]:
         self.dropped(message)
         return []
 
     def dropped(self, message: QueueMessage[Any]) -> None:
         if self._participants:
-            self._end_undecided(self._transaction(message))
+            self._end_now_or_later(self._transaction(message))
 
     def recover(self) -> int:
         if not self._participants:
             return 0
         # Those in doubt first: what is decided meanwhile is found by the second look.
-        ended = sum(self._end_undecided(transaction) for transaction in self._left_in_doubt())
+        ended = sum(self._end_now_or_later(transaction) for transaction in self._left_in_doubt())
         return ended + self._commit_decided(f"{self._home.queue}:")
 
     # --- inside ---------------------------------------------------------------------------------
     def _commit_decided(self, prefix: str) -> int:
         committed = 0
         for record in self._home.scan(KIND, prefix) if self._participants else ():
-            fields = decode_result(record.value, record.key)
-            if fields["decision"] == COMMIT and self._tell_all(fields["transaction"], COMMIT):
-                self._home.change(RecordChange(KIND, record.key, None))
-                committed += 1
+            with tried_again_later(self._home.queue, f"the decision {record.key} is not done"):
+                fields = decode_result(record.value, record.key)
+                if fields["decision"] == COMMIT and self._tell_all(fields["transaction"], COMMIT):
+                    self._home.change(RecordChange(KIND, record.key, None))
+                    committed += 1
         return committed
 
     def _left_in_doubt(self) -> Iterator[str]:
         """Prepared transactions of this queue whose delivery has lost its lease."""
         found: dict[str, None] = {}
         for participant in self._participants:
-            try:
+            with tried_again_later(self._home.queue, "a participant does not say what is in doubt"):
                 found |= dict.fromkeys(participant.in_doubt())
-            except Exception:
-                log.warning(
-                    "queue %r: a participant does not tell what is in doubt; it is asked again",
-                    self._home.queue,
-                    exc_info=True,
-                )
         for transaction in found:
             coordinator, _, rest = transaction.partition(":")
             message_id, _, token = rest.partition(":")
             # Another coordinator's is another coordinator's business.
             is_own = coordinator == self._name and token.isdecimal()
-            if is_own and not self._home.is_held(message_id, int(token)):
-                yield transaction
+            with tried_again_later(self._home.queue, f"{transaction} cannot be looked at"):
+                if is_own and not self._home.is_held(message_id, int(token)):
+                    yield transaction
+
+    def _end_now_or_later(self, transaction: str) -> bool:
+        with tried_again_later(self._home.queue, f"{transaction} cannot be aborted"):
+            return self._end_undecided(transaction)
+        return False
 
     def _end_undecided(self, transaction: str) -> bool:
         """Abort it, unless it was decided to commit; then that is left to ``_commit_decided``."""

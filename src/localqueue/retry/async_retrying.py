@@ -93,6 +93,9 @@ class PersistentAsyncRetrying:
         statistics["attempt_number"] = state.attempt_number
         try:
             result = await retrying.until_done(state)
+        except GeneratorExit:
+            attempts.left()  # the coroutine is closed: nothing can be awaited any more
+            raise
         except BaseException:
             if attempts.count_crashes:
                 await asyncio.to_thread(attempts.left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 
@@ -121,3 +122,13 @@ def save_if(
 
 _one_at_a_time = threading.Lock()
 """For stores that cannot compare: the threads of this process at least do it for them."""
+
+
+def _after_fork_in_child() -> None:
+    # Whoever held it did not come along.
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

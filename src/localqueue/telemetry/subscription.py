@@ -76,10 +76,7 @@ def is_meant_for_the_program(error: BaseException) -> bool:
     """
     if isinstance(error, Exception):
         return False
-    return (
-        isinstance(error, KeyboardInterrupt)
-        or threading.current_thread() is threading.main_thread()
-    )
+    return threading.current_thread() is threading.main_thread()
 
 
 def check_listener(listener: Any) -> Listener:

@@ -26,7 +26,7 @@ import pytest
 from localqueue import failpoints
 from localqueue.commits.open import commit_for
 from localqueue.commits.protocol import Commit, Done, Extras, Run, Wait
-from localqueue.errors import InvalidResult
+from localqueue.errors import InvalidResult, LeaseLost
 from localqueue.message import QueueMessage
 from localqueue.outcome import Ack, DeadLetter, Release, Settlement, describe_error
 from localqueue.queue import PersistentQueue
@@ -85,6 +85,9 @@ class Worker:
                     pass
                 case Wait(seconds):
                     return self._settle(message, Release(seconds), Extras())
+        except LeaseLost:
+            self.commit.dropped(message)
+            return Settled.STALE
         except Exception as error:
             return self._fail(message, error, final)
         failpoints.reach("worker.before-ack")
@@ -250,6 +253,26 @@ class CommitContract(CommitCase):
             worker.commit.settled(message)
             world.clock.advance(LONG)
             world.worker().recover()
+            world.check_done_once()
+
+    def test_a_delivery_that_lost_its_lease_does_not_begin(self, tmp_path: Path) -> None:
+        with _World(self, tmp_path) as world:
+            stale = world.worker()
+            outdated = stale.lease()
+            assert outdated is not None
+            world.clock.advance(LONG)
+            worker = world.worker()
+            message = worker.lease()
+            assert message is not None
+            assert isinstance(worker.commit.begin(message), Run)
+
+            with pytest.raises(LeaseLost):
+                stale.commit.begin(outdated)
+            stale.commit.dropped(outdated)
+
+            extras = worker.commit.success(message, RESULT)
+            assert worker._settle(message, Ack(), extras) is Settled.DONE
+            worker.commit.settled(message)
             world.check_done_once()
 
     def test_a_delivery_that_lost_its_lease_adds_nothing(self, tmp_path: Path) -> None:

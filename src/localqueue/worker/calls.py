@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 from queue import Empty
@@ -9,16 +10,21 @@ from typing import Any
 
 from localqueue.calls.face import Face
 from localqueue.calls.getting import Getting
+from localqueue.commits.home import Home
+from localqueue.commits.intents import Intents
 from localqueue.commits.open import commit_for
 from localqueue.message import QueueMessage
 from localqueue.policies.notification import NO_NOTIFICATION
+from localqueue.policies.resolved import trait
 from localqueue.queue import PersistentQueue
 from localqueue.worker.delivery import Delivery, Equipment
 from localqueue.worker.hands import Ended, Hand, Job
-from localqueue.worker.lease_watch import LeaseWatch, watch_over
+from localqueue.worker.lease_watch import LeaseWatch, Visit, watch_over
 from localqueue.worker.options import WorkerOptions
 from localqueue.worker.pace import Pace
 from localqueue.workers.context import Slot, running_in
+
+log = logging.getLogger("localqueue.workers")
 
 LOOK_AGAIN = 1.0
 """While there is nothing: how often to look after others, and for what time alone changes."""
@@ -54,15 +60,16 @@ class WorkerCalls:
             return await self._at_most_once(job, await self._next(equipment))
         # Asked for every time: a forked child has a watch of its own.
         watch = watch_over(equipment.store, equipment.when, self._queue.lease_timeout)
-        liveness = watch.enter(start=False) or await self._face.run(watch.enter)
+        visit = Visit(watch)
         try:
+            liveness = visit.enter(start=False) or await self._face.run(visit.enter)
             while True:
                 message = await self._next(equipment, watch, liveness)
                 ended = await self._leased(equipment, job, message, watch)
                 if ended is not None:
                     return ended
         finally:
-            watch.leave()
+            visit.leave()
 
     async def _equip(self) -> Equipment:
         when = await self._face.open()
@@ -75,7 +82,13 @@ class WorkerCalls:
             pace=self._pace,
             options=self._options,
             hand=self._hand,
+            intents=None if commit is None else await self._face.run(self._intents),
         )
+
+    def _intents(self) -> Intents | None:
+        home = Home.of(self._queue)
+        keyed = trait(self._queue.delivery_policy, "idempotency_store", None) is not None
+        return Intents(home, keyed=keyed) if home.keeps_records else None
 
     # --- waiting --------------------------------------------------------------------------------
     async def _next(
@@ -128,7 +141,10 @@ class WorkerCalls:
             await self._face.run(lambda: self._queue.record_worker_heartbeat(worker_id))
         if equipment.commit is not None and now >= self._recovered_at + RECOVER_EVERY:
             self._recovered_at = now
-            await self._face.run(equipment.commit.recover)
+            try:
+                await self._face.run(equipment.commit.recover)
+            except Exception:
+                log.exception("queue %r: what crashed workers left stays for now", self._queue.name)
 
     # --- handling -------------------------------------------------------------------------------
     async def _at_most_once(self, job: Job, message: QueueMessage[Any]) -> Ended:

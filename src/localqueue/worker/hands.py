@@ -6,11 +6,11 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from tenacity import RetryCallState
+from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never
 
 from localqueue.calls.attachment import Attachment
 from localqueue.calls.awaiting import Awaiting
@@ -18,11 +18,17 @@ from localqueue.calls.face import Blocking, Face
 from localqueue.message import QueueMessage
 from localqueue.outcome import Reject, Retry, Snooze
 from localqueue.retry import PersistentAsyncRetrying, PersistentRetrying
+from localqueue.retry.call_state import PersistentCallState
+from localqueue.retry.record import RetryRecord
 from localqueue.rule import FailurePolicy
 from localqueue.telemetry.emitter import Emitter
+from localqueue.worker.to_the_end import ToTheEnd
 from localqueue.worker.tries import Tries
 from localqueue.workers.context import CurrentMessage, Slot
 from localqueue.workers.shutdown import StopNow
+
+R = TypeVar("R")
+Stop = Callable[[RetryCallState], Any]
 
 
 class Ended(NamedTuple):
@@ -72,6 +78,13 @@ class Running(NamedTuple):
         """The rule of those who give none: SystemExit is a failure like others."""
         return not self.policy.is_permanent(error)
 
+    def counted(self, error: BaseException | None, again: bool) -> bool:
+        """Whether the try that ended so is followed by another: ``again``, for the account."""
+        self.tries.uncounted = error is not None and not again
+        if again:
+            self.tries.last_error = error
+        return again
+
 
 class Hand(Protocol):
     """How the steps of a call that differ are done."""
@@ -86,6 +99,15 @@ class Hand(Protocol):
     async def tries(self, job: Job, running: Running) -> Ended:
         """Call the handler until it succeeds, or until it is not to be tried again."""
 
+    async def is_spent(self, job: Job, running: Running, error: BaseException) -> bool:
+        """Whether this error, which ended the tries, is the last for which there is a budget."""
+
+    async def to_the_end(self, steps: Coroutine[Any, Any, R]) -> R:
+        """What these steps come to. Who is interrupted meanwhile hears of it when they are done."""
+
+    def is_closing(self, error: BaseException) -> bool:
+        """Whether nothing can be awaited any more."""
+
     def is_interrupted(self, error: BaseException) -> bool:
         """Whether the caller was interrupted, and not only the handler."""
 
@@ -99,6 +121,7 @@ class BlockingHand:
     def __init__(self, attachment: Attachment, retry: dict[str, Any]) -> None:
         self.face: Face = Blocking(attachment)
         self._retrying = PersistentRetrying(**retry)
+        self._stop = _stop_of(retry)
         self._own_rule: Callable[[RetryCallState], Any] | None = retry.get("retry")
         self._sleeps = retry.get("sleep") is not None
 
@@ -127,8 +150,7 @@ class BlockingHand:
                 again = bool(self._own_rule(state))
             else:
                 again = error is not None and running.is_worth_a_retry(error)
-            running.tries.uncounted = error is not None and not again
-            return again
+            return running.counted(error, again)
 
         def sleep(seconds: float) -> None:
             running.slot.current_of(running.message).wait(seconds)
@@ -141,6 +163,15 @@ class BlockingHand:
             return Ended(retrying(one_try, running.message.value, *job.args, **job.kwargs))
         except BaseException as error:
             return Ended(error=error)
+
+    async def is_spent(self, job: Job, running: Running, error: BaseException) -> bool:
+        return bool(self._stop(_after(job, running, error)))
+
+    async def to_the_end(self, steps: Coroutine[Any, Any, R]) -> R:
+        return await steps
+
+    def is_closing(self, error: BaseException) -> bool:
+        return False
 
     def is_interrupted(self, error: BaseException) -> bool:
         return isinstance(error, (KeyboardInterrupt, StopNow))
@@ -155,6 +186,7 @@ class AwaitingHand:
     def __init__(self, attachment: Attachment, retry: dict[str, Any]) -> None:
         self.face: Face = Awaiting(attachment)
         self._retrying = PersistentAsyncRetrying(**retry)
+        self._stop = _stop_of(retry)
         self._own_rule: Callable[[RetryCallState], Any] | None = retry.get("retry")
         self._sleeps = retry.get("sleep") is not None
 
@@ -189,8 +221,7 @@ class AwaitingHand:
                 again = bool(await _awaited(self._own_rule(state)))
             else:
                 again = error is not None and running.is_worth_a_retry(error)
-            running.tries.uncounted = error is not None and not again
-            return again
+            return running.counted(error, again)
 
         async def sleep(seconds: float) -> None:
             await _sleep_until_told(running, seconds)
@@ -205,6 +236,15 @@ class AwaitingHand:
             raise  # the coroutine is closed: nothing can be awaited any more
         except BaseException as error:
             return Ended(error=error)
+
+    async def is_spent(self, job: Job, running: Running, error: BaseException) -> bool:
+        return bool(await _awaited(self._stop(_after(job, running, error))))
+
+    async def to_the_end(self, steps: Coroutine[Any, Any, R]) -> R:
+        return await ToTheEnd(steps)
+
+    def is_closing(self, error: BaseException) -> bool:
+        return isinstance(error, GeneratorExit)
 
     def is_interrupted(self, error: BaseException) -> bool:
         if isinstance(error, KeyboardInterrupt):
@@ -236,6 +276,26 @@ async def _sleep_until_told(running: Running, seconds: float) -> None:
         pass
     finally:
         running.slot.interrupt = None
+
+
+def _stop_of(retry: dict[str, Any]) -> Stop:
+    """The budget, as Tenacity has it."""
+    max_tries, stop = retry.get("max_tries"), retry.get("stop")
+    if stop is not None:
+        return cast("Stop", stop)
+    return stop_never if max_tries is None else stop_after_attempt(max_tries)
+
+
+def _after(job: Job, running: Running, error: BaseException) -> RetryCallState:
+    """The state of the tries after this one, of which Tenacity was not told."""
+    tries, message = running.tries, running.message
+    record = RetryRecord(tries.total() - 1, tries.first_attempt_at)
+    args = (message.value, *job.args)
+    state = PersistentCallState(Retrying(), job.handler, args, job.kwargs, record)
+    state.set_exception((type(error), error, error.__traceback__))
+    if isinstance(error, Retry) and error.after is not None:
+        state.upcoming_sleep = error.after
+    return state
 
 
 def _error_of(state: RetryCallState) -> BaseException | None:

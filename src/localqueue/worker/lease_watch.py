@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,34 @@ SLOTS = 256
 BURY_EVERY = 0.25
 
 Listener = Callable[[LeaseAnswer], object]
+
+
+class Visit:
+    """One user of a watch, who may leave while a thread is still on its way in."""
+
+    def __init__(self, watch: LeaseWatch) -> None:
+        self._watch = watch
+        self._inside = False
+        self._over = False
+        self._lock = threading.Lock()
+
+    def enter(self, *, start: bool = True) -> str | None:
+        """See ``LeaseWatch.enter``. Who has left meanwhile is not inside afterwards."""
+        name = self._watch.enter(start=start)
+        if name is not None:
+            with self._lock:
+                self._inside, over = not self._over, self._over
+            if over:
+                self._watch.leave()
+        return name
+
+    def leave(self) -> None:
+        """Once, whether or not it was entered."""
+        with self._lock:
+            self._over = True
+            inside, self._inside = self._inside, False
+        if inside:
+            self._watch.leave()
 
 
 class HeldLease:
@@ -124,6 +153,7 @@ class LeaseWatch:
             held=self._held,
             on_answer=self._answered,
         )
+        _running.add(self)
         self._heartbeat.start()
 
     def _stop(self) -> None:
@@ -133,6 +163,7 @@ class LeaseWatch:
             heartbeat.stop()
         if liveness is not None:
             liveness.close()
+        _running.discard(self)
 
     def _let_go(self, receipt: Receipt, slot: int | None) -> None:
         with self._lock:
@@ -166,13 +197,15 @@ class LeaseWatch:
             log.exception("message %s of %r: its handler was not told", receipt.id, receipt.queue)
 
 
-_watches: dict[tuple[int, float], LeaseWatch] = {}
+_watches: weakref.WeakValueDictionary[tuple[int, float], LeaseWatch] = weakref.WeakValueDictionary()
+_running: set[LeaseWatch] = set()
+"""Kept until they have stopped; one that nobody uses and that does not run is forgotten."""
 _lock = threading.Lock()
 
 
 def watch_over(store: QueueStore, when: StoreTime, lease_timeout: float) -> LeaseWatch:
     """The watch of this process for the leases of a store."""
-    # The watch keeps its store alive, so its number stays its own.
+    # A watch keeps its store alive, so that the number stays its own for as long as it is here.
     key = (id(store), lease_timeout)
     with _lock:
         found = _watches.get(key)
@@ -183,13 +216,8 @@ def watch_over(store: QueueStore, when: StoreTime, lease_timeout: float) -> Leas
 
 def retire_watches() -> None:
     """End every watch that nobody uses, at once: threads, keepers, signs of life."""
-    with _lock:
-        watches = list(_watches.items())
-    for key, watch in watches:
+    for watch in list(_running):
         watch.retire()
-        with _lock:
-            if not watch.is_running and _watches.get(key) is watch:
-                del _watches[key]
 
 
 def _after_fork_in_child() -> None:
@@ -197,6 +225,7 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.Lock()
     _watches.clear()
+    _running.clear()
 
 
 atexit.register(retire_watches)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localqueue.checks import check_key
@@ -19,7 +19,7 @@ from localqueue.resilience.circuit_breaker import CircuitBreaker
 from localqueue.resilience.rate_limiter import RateLimit
 from localqueue.retry.protocol import AttemptStore
 from localqueue.retry.sqlite import SQLiteAttemptStore
-from localqueue.rule import Backoff, FailurePolicy
+from localqueue.rule import DEFAULT_BACKOFF, Backoff, FailurePolicy
 from localqueue.worker_config import PersistentWorkerConfig
 
 AT_ONCE = Backoff(first=0.0, jitter=0.0)
@@ -40,7 +40,8 @@ class WorkerOptions:
     final: FailurePolicy
     """For what ended the tries inside the lease."""
     again: FailurePolicy
-    """For a handler that asks to be called later."""
+    """For a handler that asks to be called later, and for what failed around it: Tenacity has not
+    waited, and knows whether there is another time."""
     min_interval: float
     rate_limit: RateLimit | None
     circuit_breaker: CircuitBreaker | None
@@ -75,24 +76,19 @@ def resolve_options(
     for name in ("key", "key_fn"):
         if name in retry:
             raise ConfigurationError(f"a worker takes no {name}=: its retry key is the message id")
-    max_tries = retry.get("max_tries")
+    final = FailurePolicy(
+        max_tries=1,
+        backoff=AT_ONCE,
+        dead_letter_on_failure=merged.dead_letter_on_failure,
+        release_delay=merged.release_delay,
+    )
     return WorkerOptions(
         worker_id=worker_id,
         notification=notification,
         attempt_store=_attempt_store(retry),
         retry=retry,
-        final=FailurePolicy(
-            max_tries=1,
-            backoff=AT_ONCE,
-            dead_letter_on_failure=merged.dead_letter_on_failure,
-            release_delay=merged.release_delay,
-        ),
-        again=FailurePolicy(
-            max_tries=max_tries,
-            backoff=AT_ONCE,
-            dead_letter_on_failure=merged.dead_letter_on_failure,
-            release_delay=merged.release_delay,
-        ),
+        final=final,
+        again=replace(final, max_tries=None, backoff=DEFAULT_BACKOFF),
         min_interval=merged.min_interval,
         rate_limit=rate_limit,
         circuit_breaker=(

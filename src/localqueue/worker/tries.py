@@ -1,7 +1,8 @@
 """The tries of one message inside its lease, on the account of the message's failures.
 
 A try that fails is recorded at once, so that it counts even if the process dies before the message
-is settled. The settlement adds what failed to the message, and the record goes with it.
+is settled. The settlement adds what failed to the message, whether it charges for the last try or
+not, and the record goes with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from localqueue.clock import StoreTime
 from localqueue.errors import UnsupportedByStore
 from localqueue.message import QueueMessage
+from localqueue.outcome import Release, describe_error
 from localqueue.retry.protocol import AttemptStore
 from localqueue.retry.record import RetryRecord, decode_record, encode_record
 from localqueue.stores.protocol import QueueStore
@@ -35,14 +37,18 @@ class Tries:
         given: AttemptStore | None,
         *,
         clear_on_success: bool,
+        count_crashes: bool,
     ) -> None:
         self.message = message
         self.uncounted = False
         """The last try failed in a way that is not retried: nobody counted it."""
+        self.last_error: BaseException | None = None
+        """What the try raised that was recorded last."""
         self._store = store
         self._when = when
         self._given = given
         self._clear = clear_on_success
+        self._count_crashes = count_crashes
         self._key = f"{message.queue}:{message.id}"
         self._record = RetryRecord(message.failures, _first_attempt_at(message))
         self._saved = False
@@ -67,6 +73,18 @@ class Tries:
     def total(self) -> int:
         """How many tries failed since the message was put, or requeued."""
         return self._record.attempts + self.uncounted
+
+    @property
+    def first_attempt_at(self) -> float:
+        return self._record.first_attempt_at
+
+    def release(self, delay: float = 0.0) -> Release:
+        """A release that charges nothing but the tries that were recorded."""
+        recorded = self._record.attempts - self.message.failures
+        if recorded <= 0:
+            return Release(delay)
+        error = self.last_error or "tries failed in a delivery that could not tell of them"
+        return Release(delay, describe_error(error), recorded)
 
     def clearing(self) -> tuple[RecordChange, ...]:
         """What removes the record together with the settlement."""
@@ -96,12 +114,17 @@ class Tries:
         """Nobody else counts while this delivery has the lease."""
         if record is None:
             self._record = RetryRecord(0, self._record.first_attempt_at)
+            self._remove()
         else:
             self.save(key, record)
         return True
 
     def delete(self, key: str) -> None:
-        """Left to the settlement."""
+        """The last try went well. The record is left to the settlement."""
+        if self._count_crashes:
+            # Counted before it began; should the settlement fail, it is no failure of its own.
+            counted = self._record
+            self._record = RetryRecord(max(0, counted.attempts - 1), counted.first_attempt_at)
 
     def prune_exhausted(self, *, older_than: float, now: float) -> int:
         return 0
@@ -125,6 +148,13 @@ class Tries:
         except UnsupportedByStore:
             return  # then only the settlement counts
         self._saved = True
+
+    def _remove(self) -> None:
+        if self._given is not None:
+            self._given.delete(self.message.id)
+        elif self._saved:
+            self._store.change_records(self.clearing(), now=self._when.now)
+            self._saved = False
 
 
 def _first_attempt_at(message: QueueMessage[Any]) -> float:

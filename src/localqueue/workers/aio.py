@@ -75,6 +75,7 @@ class TaskCrew:
         execution, call, number = self._execution, self._handler, slot.number
         take, done = self._shift.pending.popleft, self._shift.acks.append
         begin, simple = self._liveness.begin, False
+        shutdown = self._shift.shutdown
         sliced = time.monotonic()
         while True:
             try:
@@ -84,17 +85,22 @@ class TaskCrew:
                     sliced, simple = time.monotonic(), execution.is_simple()
                     continue
                 return
+            if shutdown.deadline is not None and execution.turns_away(message):
+                continue
             slot.begin(message)
             begin(number, message.id)
             try:
-                slot.inside = True
                 if simple:
+                    slot.inside = True
                     result = await call(message.value)
                 else:
                     source = execution.source(message)
                     if source.commit is not None and not await self._begins(message, source):
-                        slot.inside = False
                         continue
+                    # What was told while the commit began has interrupted nothing.
+                    if slot.current is not None:
+                        slot.current.check()
+                    slot.inside = True
                     with execution.around(source, message):
                         result = await call(message.value)
                 slot.inside = False

@@ -9,6 +9,7 @@ from typing import Any
 from localqueue.errors import HandlerTimeout, StoreBusy, StoreFull, UnsupportedByStore
 from localqueue.message import QueueMessage
 from localqueue.stores.protocol import LeaseAnswer
+from localqueue.workers.aftercare import Aftercare
 from localqueue.workers.driver import Ask
 from localqueue.workers.holding import Holding
 from localqueue.workers.liveness import bury_the_dead
@@ -21,6 +22,8 @@ BURY_EVERY = 0.25
 SEEN_EVERY = 10.0
 """How often a worker with a name says that it is there."""
 RECOVER_EVERY = 60.0
+FIRST_RECOVERY = 1.0
+"""How long handlers wait for it."""
 REPORT_EVERY = 0.25
 """How often the progress of one handler is written."""
 
@@ -29,17 +32,31 @@ class Duties:
     """Each as often as it is due; together they cost microseconds when nothing is."""
 
     def __init__(
-        self, shift: Shift, sources: Sources, ask: Ask, holding: Holding, timeout: float | None
+        self,
+        shift: Shift,
+        sources: Sources,
+        ask: Ask,
+        holding: Holding,
+        aftercare: Aftercare,
+        timeout: float | None,
     ) -> None:
         self._shift = shift
         self._sources = sources
         self._ask = ask
         self._holding = holding
+        self._aftercare = aftercare
         self._timeout = timeout
         self._next: dict[object, float] = {}
         self._begun = (0, 0.0)
         """How many handlers had begun, and since when that is so."""
         self._has_commits = any(source.commit is not None for source in sources)
+
+    async def begin(self) -> None:
+        """Before the first lease: what the dead ran is charged, and what they left is finished."""
+        await self._bury_the_dead()
+        if self._has_commits:
+            self._recover(time.monotonic())
+            await self._ask.run(lambda: self._aftercare.wait(FIRST_RECOVERY))
 
     async def do(self) -> None:
         now = time.monotonic()
@@ -48,12 +65,10 @@ class Duties:
             self.check_timeouts()
             self._check_stall(now)
             await self._report(now)
-        if self._is_time_for("bury", now, BURY_EVERY):
-            await self._bury_the_dead()
+        await self._bury_the_dead()
         if self._sources.worker_id is not None and self._is_time_for("seen", now, SEEN_EVERY):
             await self._say_that_it_is_there(self._sources.worker_id)
-        if self._has_commits and self._is_time_for("recover", now, RECOVER_EVERY):
-            await self._recover()
+        self._recover(now)
 
     def check_timeouts(self) -> None:
         """Tell handlers that run too long."""
@@ -108,6 +123,8 @@ class Duties:
             self._holding.hear(message, answer)
 
     async def _bury_the_dead(self) -> None:
+        if not self._is_time_for("bury", time.monotonic(), BURY_EVERY):
+            return
         store, now = self._sources.store, self._sources.when.now
         folder = store.run_folder
         if folder is not None:
@@ -124,8 +141,10 @@ class Duties:
         with contextlib.suppress(StoreBusy, StoreFull):
             await self._ask.run(say)
 
-    async def _recover(self) -> None:
+    def _recover(self, now: float) -> None:
         """Finish what crashed workers left half committed."""
+        if not self._has_commits or not self._is_time_for("recover", now, RECOVER_EVERY):
+            return
         for source in self._sources:
             if source.commit is not None:
-                await self._ask.run(source.commit.recover)
+                self._aftercare.recover(source.name, source.commit.recover)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import time
 from typing import Any
 
 from localqueue.commits.protocol import NOTHING, Commit, Done, Extras, Wait
@@ -14,6 +15,8 @@ from localqueue.errors import (
     HandlerTimeout,
     LeaseLost,
     LocalQueueError,
+    StoreBusy,
+    StoreFull,
     WorkerStopped,
 )
 from localqueue.message import QueueMessage
@@ -45,6 +48,10 @@ log = logging.getLogger("localqueue.workers")
 ACK = Ack()
 INTERRUPTS = (KeyboardInterrupt, StopNow)
 """What ends the worker and not only the handler."""
+IN_TROUBLE = (StoreBusy, StoreFull)
+"""What a store raises that can be asked again: no message is to blame."""
+PATIENCE = 0.25
+"""How long a store is left alone that raised one of these."""
 _QUIETLY = contextlib.nullcontext()
 
 
@@ -74,12 +81,39 @@ class Execution:
         """What surrounds the handler for those who listen."""
         return source.emitter.handling(message) if source.emitter.active else _QUIETLY
 
+    def turns_away(self, message: QueueMessage[Any]) -> bool:
+        """Whether the worker stops and no handler begins any more: the message was given back.
+
+        What was removed when it was leased cannot be: it begins as long as there is time to drain.
+        """
+        shutdown, removes = self._shift.shutdown, self._sources[message.queue].removes
+        if not shutdown.asked or (removes and not shutdown.is_over()):
+            return False
+        self.give_back(message)
+        return True
+
+    def give_back(self, message: QueueMessage[Any]) -> None:
+        """No handler has begun, and none will here."""
+        self._pace.ended(None)
+        removes = self._sources[message.queue].removes
+        self._end(message, Release(), "lost" if removes else "returned")
+
     def begin(self, message: QueueMessage[Any], commit: Commit) -> bool:
         """Whether the handler is to run; False when the delivery has ended without it.
 
         What it raises is a failure of the delivery, as if the handler had raised it.
         """
-        match commit.begin(message):
+        try:
+            answer = commit.begin(message)
+        except LeaseLost as error:
+            self._lose(message, commit, error)
+            return False
+        except IN_TROUBLE as error:
+            _log_trouble(message, error)
+            self._pace.ended(None)
+            self._end(message, Release(PATIENCE), "returned")
+            return False
+        match answer:
             case Done(_, extras):
                 self._end(message, ACK, "done", extras, commit)
                 self._pace.ended(None)
@@ -96,7 +130,7 @@ class Execution:
         current = slot.told(message)
         reason = None if current is None else current.reason
         if current is not None and current.lease_lost:
-            self._drop(message, source)
+            self._drop(message, source.commit)
             return
         if isinstance(reason, (HandlerTimeout, WorkerStopped)):
             self.failure(slot, message, reason)
@@ -104,7 +138,15 @@ class Execution:
         extras = NOTHING
         if source.commit is not None:
             try:
-                extras = source.commit.success(message, result)
+                extras = self._ask_for_extras(source.commit, message, result)
+            except LeaseLost as error:
+                self._lose(message, source.commit, error)
+                return
+            except IN_TROUBLE:
+                # The handler runs again then: nothing else is left to be done.
+                self._drop(message, source.commit)
+                self._end(message, Release(PATIENCE), "released")
+                return
             except BaseException as error:
                 self.failure(slot, message, error)
                 if isinstance(error, INTERRUPTS):
@@ -118,7 +160,7 @@ class Execution:
         source = self._sources[message.queue]
         current = slot.told(message)
         if current is not None and current.lease_lost:
-            self._drop(message, source)
+            self._drop(message, source.commit)
             return
         outcome = outcome_of(error, None if current is None else current.reason)
         settlement = settle(
@@ -131,11 +173,39 @@ class Execution:
         _log(message, outcome, settlement, source)
         self._end(message, settlement, _counts_as(outcome, settlement), extras)
 
-    def _drop(self, message: QueueMessage[Any], source: Source) -> None:
+    def _ask_for_extras(self, commit: Commit, message: QueueMessage[Any], result: Any) -> Extras:
+        """What its success writes. A store in trouble is asked again for as long as a lease lasts.
+
+        The handler is done, and would have to run again.
+        """
+        deadline = time.monotonic() + self._sources.lease_timeout
+        while True:
+            try:
+                return commit.success(message, result)
+            except IN_TROUBLE as error:
+                _log_trouble(message, error)
+                is_held = id(message) in self._shift.held and not self._shift.shutdown.is_over()
+                if not is_held or time.monotonic() + PATIENCE > deadline:
+                    raise
+            time.sleep(PATIENCE)
+
+    def _lose(self, message: QueueMessage[Any], commit: Commit, error: LeaseLost) -> None:
+        """Another delivery came first: what this one did is dropped, and nothing is charged."""
+        log.warning("message %s of %r: %s; its result is dropped", message.id, message.queue, error)
+        self._drop(message, commit)
+        # Only the key may be another's: then the message is still leased, and must not stay so.
+        self._end(message, Release(), "lost")
+
+    def _drop(self, message: QueueMessage[Any], commit: Commit | None) -> None:
         """The lease is lost, and someone else may have the message: nothing is written."""
         self._pace.ended(None)
-        if source.commit is not None:
-            source.commit.dropped(message)
+        if commit is not None:
+            try:
+                commit.dropped(message)
+            except Exception:
+                log.exception(
+                    "message %s of %r: its commit could not be undone", message.id, message.queue
+                )
 
     def _end(
         self,
@@ -211,6 +281,10 @@ def _commit_failure(
     except Exception:
         log.exception("message %s of %r: its commit could not be undone", message.id, message.queue)
     return NOTHING
+
+
+def _log_trouble(message: QueueMessage[Any], error: BaseException) -> None:
+    log.warning("message %s of %r waits for a store: %s", message.id, message.queue, error)
 
 
 def _log(

@@ -10,12 +10,13 @@ threads it has a loop and a thread of its own; for tasks it shares theirs.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from localqueue.errors import StoreError
+from localqueue.errors import StoreBusy, StoreError, StoreFull
 from localqueue.message import QueueMessage
 from localqueue.workers.aftercare import Aftercare
 from localqueue.workers.driver import Ask, Crew
@@ -24,12 +25,16 @@ from localqueue.workers.holding import Holding
 from localqueue.workers.lookout import LOOK_AGAIN, Lookout
 from localqueue.workers.pace import Pace
 from localqueue.workers.prefetch import Prefetch
-from localqueue.workers.settling import Settling
+from localqueue.workers.settling import LAST_PATIENCE, Settling
 from localqueue.workers.shift import Shift
 from localqueue.workers.source import Group, Sources
 
+log = logging.getLogger("localqueue.workers")
+
 TICK = 0.05
 """While something runs: how long an ended message waits for its settlement at most."""
+LAST_CARE = 0.25
+"""What commits have to tidy up in, when there is no time left for anything."""
 
 
 class Foreman:
@@ -59,11 +64,12 @@ class Foreman:
         self._overdue = overdue
         self._aftercare = Aftercare()
         self._settling = Settling(shift, sources, ask, self._aftercare)
-        self.holding = Holding(shift, sources, ask, self._settling, self._aftercare)
-        self._duties = Duties(shift, sources, ask, self.holding, timeout)
+        self.holding = Holding(shift, sources, ask, self._settling, self._aftercare, pace)
+        self._duties = Duties(shift, sources, ask, self.holding, self._aftercare, timeout)
         self._lookout = Lookout(sources, ask, shift.bell)
         self._groups = sources.groups(liveness)
         self._turns = count()
+        self._has_begun = False
 
     async def run(self) -> None:
         """Until the worker is asked to stop and has drained, or there is nothing left."""
@@ -77,6 +83,11 @@ class Foreman:
         """Do what there is to do now; whether that was all."""
         shift = self._shift
         shift.bell.reset()
+        shift.looked_at = time.monotonic()
+        self._start_kept()
+        if not self._has_begun:
+            self._has_begun = True
+            await self._duties.begin()
         if not shift.shutdown.asked:
             # First: whoever put a message into an empty queue waits for its handler.
             while await self._turn() and not shift.shutdown.asked:
@@ -101,7 +112,15 @@ class Foreman:
 
     async def _is_waiting(self, name: str) -> bool:
         now = self._sources.when.now
-        return await self._ask(lambda store: store.waiting(name, now=now)) > 0
+        try:
+            if not await self._ask(lambda store: store.waiting(name, now=now)):
+                return False
+            # A queue that is paused gives nothing, and nobody knows for how long.
+            found = await self._ask(lambda store: store.settings(name))
+            return found is None or not found[0].paused
+        except (StoreBusy, StoreFull):
+            # Nobody knows: the next look may tell.
+            return True
 
     # --- one transaction ------------------------------------------------------------------------
     async def _turn(self) -> bool:
@@ -111,7 +130,7 @@ class Foreman:
             return False
         free = self._shift.free()
         ended = self._settling.is_anything_left()
-        if free > 0 and (self._lookout.is_promising or ended):
+        if free > 0 and not self.holding.kept and (self._lookout.is_promising or ended):
             room = free if self._pace.is_free else self._pace.room(free)
             if room > 0:
                 return await self._fetch(room)
@@ -121,16 +140,18 @@ class Foreman:
 
     async def _fetch(self, room: int) -> bool:
         """Settle and lease; from the next group of queues if there is nothing in the first."""
-        turn = next(self._turns)
+        turn, groups = next(self._turns), self._groups
         self._lookout.looks()
-        for at in range(len(self._groups)):
-            group = self._groups[(turn + at) % len(self._groups)]
+        for at in range(len(groups)):
+            group = groups[(turn + at) % len(groups)]
             limit = self._limit(group, room)
-            leased = await self._settling.settle_and_lease(group.asking(turn, limit))
+            # Not the same number for both: then a group would always begin with the same queue.
+            request = group.asking(turn // len(groups), limit)
+            leased = await self._settling.settle_and_lease(request)
             if leased:
                 messages = await self.holding.take(group, leased)
                 self._give(messages, removed=group.request.remove)
-                await self._lookout.found(more=len(leased) >= limit or len(self._groups) > 1)
+                await self._lookout.found(more=len(leased) >= limit or len(groups) > 1)
                 return True
         self._lookout.found_nothing()
         return False
@@ -145,8 +166,26 @@ class Foreman:
         if not self._pace.is_free:
             # Whoever shares a limit with others may be late.
             allowed = self._pace.start(len(messages))
-            self.holding.give_back(messages[allowed:])
+            if removed:
+                self.holding.kept += messages[allowed:]
+            else:
+                self.holding.give_back(messages[allowed:])
             messages = messages[:allowed]
+        self._hand_out(messages, removed=removed)
+
+    def _start_kept(self) -> None:
+        """What nothing can bring back begins as soon as it may, and before it would be lost."""
+        kept = self.holding.kept
+        if not kept:
+            return
+        shutdown = self._shift.shutdown
+        is_last_chance = shutdown.asked and self._pace.delay() > shutdown.left()
+        allowed = len(kept) if is_last_chance else self._pace.start(len(kept))
+        messages, self.holding.kept = kept[:allowed], kept[allowed:]
+        if messages:
+            self._hand_out(messages, removed=True)
+
+    def _hand_out(self, messages: list[QueueMessage[Any]], *, removed: bool) -> None:
         self._shift.given_at = time.monotonic()
         self._crew.give(messages)
         if self._sources.is_anyone_listening():
@@ -173,7 +212,8 @@ class Foreman:
     def _until_next_duty(self) -> float:
         seconds = TICK if self._shift.held else LOOK_AGAIN
         if self._shift.shutdown.asked:
-            seconds = min(TICK, self._shift.shutdown.left())
+            # When its time is over, what is left is the store's to take.
+            seconds = min(TICK, self._shift.shutdown.left()) or TICK
         elif (busy := self._settling.busy_until - time.monotonic()) > 0:
             return busy
         elif not self._pace.is_free and (delay := self._pace.delay()) > 0:
@@ -185,29 +225,54 @@ class Foreman:
         """Give back what has not begun, and wait for the rest until its time is over."""
         self.holding.act_on_answers()
         self.holding.give_back_pending()
-        await self._settling.settle()
+        await self._settling.settle_if_possible(self._shift.shutdown.left())
         if self._shift.held and self._shift.shutdown.is_over():
             if self.holding.take_back_running():
                 self._overdue()
-            await self._settling.settle()
+            await self._settling.settle_if_possible(LAST_PATIENCE)
+            if self._settling.is_hopeless():
+                return True
         self._duties.check_timeouts()
         return not self._shift.held
 
     async def end(self) -> None:
-        """Nothing that was leased stays so, if the store can still be told."""
-        self._shift.shutdown.ask()
+        """Nothing that was leased stays so, if the store can still be told.
+
+        What is still held then is left to others, who find the worker's sign of life.
+        """
+        shutdown = self._shift.shutdown
+        shutdown.ask()
+        self.holding.act_on_answers()
         self.holding.give_back_pending()
         if self.holding.take_back_running():
             self._overdue()
         try:
             with contextlib.suppress(StoreError):
-                await self._settling.settle()
+                await self._settle_the_last()
+            self._shift.leaves_leases = bool(self._shift.held)
+            if self._shift.held:
+                log.error(
+                    "the store takes nothing: %d messages stay unsettled, and are delivered again",
+                    len(self._shift.held),
+                )
         finally:
             self._crew.dismiss()
             await self._lookout.close()
-            await self._ask.run(self._aftercare.wait)
+            seconds = max(LAST_CARE, shutdown.left())
+            if not await self._ask.run(lambda: self._aftercare.wait(seconds)):
+                log.warning("a commit has not ended in time, and is left to its recovery")
+
+    async def _settle_the_last(self) -> None:
+        settling = self._settling
+        while settling.is_anything_left() and not settling.is_hopeless():
+            if (busy := settling.busy_until - time.monotonic()) > 0:
+                self._shift.bell.reset()
+                await self._shift.bell.sleep(busy, None)
+            await settling.settle_if_possible()
 
     async def release_everything(self) -> None:
         """Give back every lease of this worker, known or not; nothing is charged."""
         sources, liveness = self._sources, self._liveness
+        self._shift.leaves_leases = True
         await self._ask.run(lambda: sources.store.end_leases_of(liveness, (), now=sources.when.now))
+        self._shift.leaves_leases = False

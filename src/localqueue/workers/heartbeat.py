@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
@@ -18,6 +19,10 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 1000
 """Leases that are extended in one transaction."""
+LOOK_EVERY = 0.5
+"""How often ``look`` is called."""
+LONGEST_STOP = 2.0
+"""How long a beat is waited for that is stuck in the store."""
 
 
 class Held(NamedTuple):
@@ -34,6 +39,9 @@ class Heartbeat:
     the extension is answered LOST as well: whoever listens knows what still runs. When no thread of
     the process comes to run, because a handler holds the GIL, a keeper does the same from outside;
     a process that was stopped loses its leases.
+
+    ``lease_timeout`` is the shortest of all leases; ``timeout_of`` says how long each is to be held
+    where they differ. ``look`` is called between the beats, in the same thread.
     """
 
     def __init__(
@@ -45,6 +53,8 @@ class Heartbeat:
         *,
         held: Callable[[], Held],
         on_answer: Callable[[Receipt, LeaseAnswer], object] | None = None,
+        timeout_of: Callable[[Receipt], float] | None = None,
+        look: Callable[[], object] | None = None,
         keeper: bool = True,
     ) -> None:
         self._store = store
@@ -53,6 +63,8 @@ class Heartbeat:
         self._timeout = lease_timeout
         self._held = held
         self._on_answer = on_answer
+        self._timeout_of = timeout_of
+        self._look = look
         self._stopped = threading.Event()
         self._keeper = make_keeper(store, when, liveness, lease_timeout) if keeper else None
         self._thread = threading.Thread(target=self._run, name="localqueue-heartbeat", daemon=True)
@@ -67,7 +79,7 @@ class Heartbeat:
         """Extend nothing any more. Idempotent."""
         self._stopped.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(LONGEST_STOP)
         if self._keeper is not None:
             self._keeper.stop()
 
@@ -91,11 +103,21 @@ class Heartbeat:
         self.stop()
 
     def _extend(self, receipts: Sequence[Receipt], note: str | None) -> None:
-        for at in range(0, len(receipts), AT_ONCE):
-            some = receipts[at : at + AT_ONCE]
-            answers = self._store.extend(some, timeout=self._timeout, note=note, now=self._when.now)
-            for receipt, answer in zip(some, answers, strict=True):
-                self._tell(receipt, answer)
+        for timeout, alike in self._by_timeout(receipts).items():
+            for at in range(0, len(alike), AT_ONCE):
+                some = alike[at : at + AT_ONCE]
+                answers = self._store.extend(some, timeout=timeout, note=note, now=self._when.now)
+                for receipt, answer in zip(some, answers, strict=True):
+                    self._tell(receipt, answer)
+
+    def _by_timeout(self, receipts: Sequence[Receipt]) -> dict[float, Sequence[Receipt]]:
+        """A beat makes no lease shorter than its queue's leases are."""
+        if self._timeout_of is None:
+            return {self._timeout: receipts}
+        alike: dict[float, list[Receipt]] = {}
+        for receipt in receipts:
+            alike.setdefault(self._timeout_of(receipt), []).append(receipt)
+        return dict(alike)
 
     def _tell(self, receipt: Receipt, answer: LeaseAnswer) -> None:
         try:
@@ -107,7 +129,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         usual = pause = self._timeout / 3
-        while not self._stopped.wait(pause):
+        while not self._rests(pause):
             pause = usual
             try:
                 self.beat()
@@ -119,3 +141,18 @@ class Heartbeat:
                 pause = usual / 4
             if self._keeper is not None and not self._stopped.is_set():
                 self._keeper.keep_going()
+
+    def _rests(self, seconds: float) -> bool:
+        """Until the next beat is due; True when there will be none."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if self._look is None:
+                return self._stopped.wait(left)
+            if self._stopped.wait(min(left, LOOK_EVERY)):
+                return True
+            try:
+                self._look()
+            except Exception:
+                # It must not cost anybody a lease.
+                log.exception("the look between two heartbeats failed")
+        return self._stopped.is_set()

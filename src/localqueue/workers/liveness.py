@@ -7,6 +7,7 @@ killed: whoever finds it ends that worker's leases, and charges only what it was
 from __future__ import annotations
 
 import contextlib
+import logging
 import mmap
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Self
 
 from localqueue.clock import Now
 from localqueue.stores.protocol import SIGN_OF_LIFE, QueueStore
+from localqueue.stores.signs_of_life import FIRST_SLOT, LONGEST_ID, SLOT, running_in
 from localqueue.workers.keeper import BEAT
 
 try:
@@ -26,11 +28,7 @@ try:
 except ImportError:  # Windows: there is no sign of life, and leases end by expiry.
     fcntl = None  # type: ignore[assignment]
 
-_FIRST_SLOT = 64
-"""Behind BEAT."""
-_SLOT = 256
-_LONGEST_ID = _SLOT - 1
-"""A slot is the length of an id, and the id; 0 says that nothing runs."""
+log = logging.getLogger("localqueue.workers")
 
 
 class Liveness:
@@ -46,7 +44,7 @@ class Liveness:
     def __init__(self, folder: Path | None, name: str | None = None, *, slots: int = 1) -> None:
         self.name = new_name() if name is None else name
         self.path: Path | None = None
-        self._size = size = _FIRST_SLOT + _SLOT * slots
+        self._size = size = FIRST_SLOT + SLOT * slots
         if folder is not None and fcntl is not None:
             # A full disk can still be drained, without a sign of life.
             with contextlib.suppress(OSError):
@@ -61,10 +59,10 @@ class Liveness:
 
         An id of more than 255 bytes is not remembered.
         """
-        at = _FIRST_SLOT + _SLOT * slot
+        at = FIRST_SLOT + SLOT * slot
         text = message_id.encode()
         length = len(text)
-        if length > _LONGEST_ID:
+        if length > LONGEST_ID:
             length, text = 0, b""
         map_ = self._map
         # The length last: there is no moment when half an id could be read.
@@ -74,23 +72,31 @@ class Liveness:
 
     def end(self, slot: int) -> None:
         """Nothing runs in this slot."""
-        self._map[_FIRST_SLOT + _SLOT * slot] = 0
+        self._map[FIRST_SLOT + SLOT * slot] = 0
 
     def beat(self) -> None:
         """The leases were extended just now."""
         BEAT.pack_into(self._map, 0, time.monotonic())
 
-    def close(self) -> None:
-        """The worker has ended and holds no leases any more: take its sign away. Idempotent."""
+    def close(self, *, keep: bool = False) -> None:
+        """The worker has ended and holds no leases any more: take its sign away. Idempotent.
+
+        With ``keep`` it may still hold some: the sign stays, so that others end them, and none is
+        charged.
+        """
         _of_this_process.discard(self)
         file, self._file = self._file, None
         if file is None or self.path is None:
             return
-        self.path.unlink(missing_ok=True)
+        if keep:
+            for at in range(FIRST_SLOT, self._size, SLOT):
+                self._map[at] = 0
+        else:
+            self.path.unlink(missing_ok=True)
         # The map has a descriptor of its own, and stays for handlers that nobody waits for.
         fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
-        # The folder goes with the last user of the store, unless that went before.
+        # The folder goes with the last user of the store, unless that went before; not with a sign.
         with contextlib.suppress(OSError):
             self.path.parent.rmdir()
 
@@ -127,20 +133,35 @@ def bury_the_dead(store: QueueStore, folder: Path | None, now: Now) -> int:
     """End the leases of all workers in this folder whose processes are gone; how many leases.
 
     Cheap while everybody lives: a look at each file, none at the store. What the store raises is
-    raised, and the next look tries again.
+    raised, and the next look tries again. A file that cannot be read is passed over: the leases of
+    that worker end by expiry.
     """
     ended = 0
     for path in _signs(folder):
-        file = _take(path)
-        if file is None:
-            continue
         try:
-            name = path.name.removeprefix(SIGN_OF_LIFE)
-            ended += store.end_leases_of(name, _running(file), now=now)
-            path.unlink(missing_ok=True)
-        finally:
-            os.close(file)
+            ended += _bury(store, path, now)
+        except OSError as error:
+            _say_once(path, error)
     return ended
+
+
+def _bury(store: QueueStore, path: Path, now: Now) -> int:
+    file = _take(path)
+    if file is None:
+        return 0
+    try:
+        name = path.name.removeprefix(SIGN_OF_LIFE)
+        ended = store.end_leases_of(name, running_in(file), now=now)
+        path.unlink(missing_ok=True)
+        return ended
+    finally:
+        os.close(file)
+
+
+def _say_once(path: Path, error: OSError) -> None:
+    if path.name not in _told and len(_told) < _MOST_TOLD:
+        _told.add(path.name)
+        log.warning("the sign of life %s cannot be read: %s", path, error)
 
 
 def _make_file(folder: Path, name: str, size: int) -> tuple[int, Path]:
@@ -174,7 +195,8 @@ def _signs(folder: Path | None) -> list[Path]:
         return []
     try:
         return [path for path in folder.iterdir() if path.name.startswith(SIGN_OF_LIFE)]
-    except FileNotFoundError:
+    except OSError:
+        # There is none, or no descriptor is free to read it with: the next look may find more.
         return []
 
 
@@ -190,18 +212,17 @@ def _take(path: Path) -> int | None:
             return file
     except BlockingIOError:
         pass
+    except BaseException:
+        os.close(file)
+        raise
     os.close(file)
     return None
 
 
-def _running(file: int) -> set[str]:
-    """The ids of the messages that were running."""
-    content = os.pread(file, os.fstat(file).st_size, 0)
-    slots = range(_FIRST_SLOT, len(content), _SLOT)
-    return {content[at + 1 : at + 1 + content[at]].decode() for at in slots if content[at]}
-
-
 _of_this_process: weakref.WeakSet[Liveness] = weakref.WeakSet()
+_told: set[str] = set()
+"""The signs that could not be read, each complained of once."""
+_MOST_TOLD = 1000
 
 
 def _after_fork_in_child() -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 
+from localqueue.errors import StoreBusy, StoreFull
 from localqueue.stores.protocol import Waiter
 from localqueue.workers.bell import Bell
 from localqueue.workers.driver import Ask
 from localqueue.workers.source import Sources
 
+log = logging.getLogger("localqueue.workers")
+
 LOOK_AGAIN = 1.0
 """An idle worker looks by itself this often: what time alone changes wakes nobody."""
+
+
+PATIENCE = 0.25
+"""How long a store is left alone that could not be watched."""
 
 
 class Lookout:
@@ -46,9 +54,16 @@ class Lookout:
 
     async def rest(self, seconds: float, *, look: bool) -> None:
         """Sleep for so many seconds at most; with ``look``, until there may be something."""
-        if not look:
-            await self._bell.sleep(seconds, None)
-            return
+        if look:
+            try:
+                await self._watch(seconds)
+                return
+            except (StoreBusy, StoreFull) as error:
+                log.warning("the store cannot be watched now, trying again: %s", error)
+                seconds = min(seconds, PATIENCE)
+        await self._bell.sleep(seconds, None)
+
+    async def _watch(self, seconds: float) -> None:
         left = min(seconds, await self._until_next_look())
         if self._waiter is None and left > 0:
             # Watched before the next look, so that a put in between is not missed.

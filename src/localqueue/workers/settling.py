@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ log = logging.getLogger("localqueue.workers")
 
 PATIENCE = 0.25
 """How long a store is left alone that was busy or full."""
+LAST_PATIENCE = 3.0
+"""How long a worker that has to end tries to settle with a store in trouble."""
 TRY_AGAIN = 1.0
 """When a message is delivered again whose follow-ups nobody can store."""
 
@@ -59,6 +62,19 @@ class Settling:
         """Of ``time.monotonic()``."""
         self.busy_until = 0.0
         """The store is in trouble, and is left alone until then."""
+        self._troubled_since: float | None = None
+        self._took = 0.0
+        """How long the store let the last attempt wait that was in vain."""
+
+    def is_hopeless(self) -> bool:
+        """Whether the store is in trouble for longer than a worker that has to end can wait."""
+        since = self._troubled_since
+        return since is not None and time.monotonic() - since >= LAST_PATIENCE
+
+    async def settle_if_possible(self, within: float = math.inf) -> None:
+        """Nothing while the store is left alone, or if the last vain attempt took longer."""
+        if time.monotonic() >= self.busy_until and not (self.is_hopeless() and self._took > within):
+            await self.settle()
 
     def add(self, one: Ended) -> None:
         """This ended without a handler."""
@@ -88,12 +104,18 @@ class Settling:
         if not settles and request is None:
             self._account(batch, [])
             return ()
+        began = time.monotonic()
         try:
             answers, leased = await self._exchange(settles, request)
         except BaseException as error:
+            if self._troubled_since is None and isinstance(error, (StoreBusy, StoreFull)):
+                # An attempt takes as long as the store waits for others.
+                self._troubled_since = began
+            self._took = time.monotonic() - began
             self._left = batch
             await self._recover_from(error)
             return ()
+        self._troubled_since = None
         self._account(batch, answers)
         return leased
 
@@ -110,20 +132,23 @@ class Settling:
     def _collect(self) -> _Batch:
         """What ended since the last time, without what was given back or lost meanwhile."""
         left, self._left = self._left, _Batch([], [])
-        acks, ended, held = self._shift.acks, self._shift.ended, self._shift.held
-        batch = _Batch([], [])
+        acks, ended = self._shift.acks, self._shift.ended
         # Not a loop until it is empty: a fast runner could fill it for ever.
-        for _ in range(len(acks)):
-            message = acks.popleft()
-            if id(message) in held:
-                batch.acked.append(message)
-        for _ in range(len(ended)):
-            one = ended.popleft()
+        acked = [acks.popleft() for _ in range(len(acks))]
+        batch = self._held(_Batch(acked, [ended.popleft() for _ in range(len(ended))]))
+        return _together(self._held(left), batch) if left.acked or left.ended else batch
+
+    def _held(self, batch: _Batch) -> _Batch:
+        """What is still to be settled of these, each message once."""
+        held = self._shift.held
+        ended: dict[int, Ended] = {}
+        for one in batch.ended:
             if id(one.message) in held:
-                batch.ended.append(one)
+                # The first counts: an interrupt may come when a delivery has ended already.
+                ended.setdefault(id(one.message), one)
             elif one.commit is not None:
                 self._aftercare.start(one.commit.dropped, one.message)
-        return _together(left, batch) if left.acked or left.ended else batch
+        return _Batch([m for m in batch.acked if id(m) in held], list(ended.values()))
 
     # --- after it -------------------------------------------------------------------------------
     def _account(self, batch: _Batch, answers: Sequence[Settled]) -> None:
@@ -131,7 +156,7 @@ class Settling:
         self.settled_at = time.monotonic()
         acked, held = batch.acked, self._shift.held
         for message in acked:
-            del held[id(message)]
+            held.pop(id(message), None)
         stale = len(acked) - answers[: len(acked)].count(Settled.DONE)
         self._shift.counts["done"] += len(acked) - stale
         if stale:
@@ -147,7 +172,7 @@ class Settling:
 
     def _account_for(self, one: Ended, answer: Settled) -> None:
         message, commit = one.message, one.commit
-        del self._shift.held[id(message)]
+        self._shift.held.pop(id(message), None)
         if answer is Settled.DONE:
             self._shift.counts[one.counts_as] += 1
             if commit is not None:

@@ -50,6 +50,10 @@ class Shift:
         """
         self.given_at = 0.0
         """When runners last got something; of ``time.monotonic()``."""
+        self.leaves_leases = False
+        """Whether something stays leased when the shift ends, for others to give back."""
+        self.looked_at = 0.0
+        """When the foreman was last seen at work; of ``time.monotonic()``."""
         self.counts: Counter[str] = Counter()
         self._measured = (0, 0.0)
 

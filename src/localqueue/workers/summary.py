@@ -22,9 +22,9 @@ class Summary:
     crashed: int = 0
     """What ran the handler died."""
     released: int = 0
-    """Interrupted because the worker stopped."""
+    """Interrupted because the worker stopped, or not committed: a store was busy or full."""
     returned: int = 0
-    """Leased ahead and given back before a handler began."""
+    """Leased and given back before a handler began."""
     lost: int = 0
     """The lease was over before the handler: its result was dropped."""
 

@@ -65,6 +65,7 @@ class Runner:
         prepare = hand.prepare
         take, done = self._shift.pending.popleft, self._shift.acks.append
         begin, simple = self._liveness.begin, False
+        shutdown = self._shift.shutdown
         while True:
             try:
                 message = take()
@@ -73,7 +74,10 @@ class Runner:
                     simple = execution.is_simple()
                     continue
                 return
+            if shutdown.deadline is not None and execution.turns_away(message):
+                continue
             if not prepare():
+                execution.give_back(message)
                 continue
             slot.begin(message)
             begin(number, message.id)

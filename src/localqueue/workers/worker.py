@@ -108,6 +108,7 @@ class Worker:
         self._shutdown: Shutdown | None = None
         """Of the shift that runs."""
         self._shift: Shift | None = None
+        self._in_background = False
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -154,6 +155,8 @@ class Worker:
 
         What runs may end within ``drain_timeout`` and is given back then; with ``now`` at once. It
         returns immediately, from any thread or signal handler; ``run`` returns when all is settled.
+        A store that takes nothing is asked for some seconds more, and what stays unsettled is
+        delivered again, uncharged.
         """
         shutdown = self._shutdown
         if shutdown is None:
@@ -164,8 +167,11 @@ class Worker:
             shutdown.ask()
 
     def start(self, until_empty: bool = False) -> Self:
-        """Run in a thread of its own; ``join()`` waits for its end. ``with`` does all of it."""
-        shutdown = self._begin()
+        """Run in a thread of its own; ``join()`` waits for its end. ``with`` does all of it.
+
+        Handlers run in other threads: one that does not end in its time is left behind.
+        """
+        shutdown = self._begin(in_background=True)
 
         def run() -> None:
             try:
@@ -207,10 +213,11 @@ class Worker:
         return f"Worker({names}, kind={self.kind!r}, concurrency={self.concurrency})"
 
     # --- one shift ------------------------------------------------------------------------------
-    def _begin(self) -> Shutdown:
+    def _begin(self, *, in_background: bool = False) -> Shutdown:
         with self._lock:
             if self._shutdown is not None:
                 raise ConfigurationError("this worker runs already; make another one")
+            self._in_background = in_background
             self._shutdown = Shutdown(self.drain_timeout)
             return self._shutdown
 
@@ -243,7 +250,8 @@ class Worker:
         self, shift: Shift, sources: Sources, signals: Signals, until_over: contextlib.ExitStack
     ) -> Driver:
         liveness = Liveness(sources.store.run_folder, slots=self.concurrency)
-        until_over.callback(liveness.close)
+        # What nobody could settle is given back by whoever finds the sign.
+        until_over.callback(lambda: liveness.close(keep=shift.leaves_leases))
         execution = Execution(shift, sources, self._pace)
         crew: TaskCrew | ThreadCrew | Pile
         if self.kind == "asyncio":
@@ -273,6 +281,8 @@ class Worker:
                 sources.lease_timeout,
                 held=foreman.holding.leases,
                 on_answer=foreman.holding.answered,
+                timeout_of=foreman.holding.lease_timeout,
+                look=foreman.holding.take_back_if_stuck,
             )
         )
         if isinstance(crew, TaskCrew):
@@ -287,8 +297,12 @@ class Worker:
         return InlineDriver(shift, runner, foreman, steward)
 
     def _is_inline(self) -> bool:
-        """Whether the calling thread does everything."""
-        return self.kind != "asyncio" and self.concurrency == 1
+        """Whether the thread that runs the worker does everything."""
+        if self.kind == "asyncio" or self.concurrency > 1:
+            return False
+        # Who joins that thread must not wait for a handler that does not end. A process can be
+        # ended; a thread of its own for the handler is left behind.
+        return self.kind == "process" or not self._in_background
 
     def _hands(self, shift: Shift, until_over: contextlib.ExitStack) -> Hands:
         """What calls the handler for each runner."""

@@ -146,6 +146,43 @@ def test_closing_the_queue_ends_its_handlers_first(tmp_path: Path) -> None:
     assert not dispatcher.closed
 
 
+def test_a_hung_handler_is_given_up_after_the_time_to_drain(store: MemoryQueueStore) -> None:
+    inside, finish = threading.Event(), threading.Event()
+
+    def handle(message: Message) -> None:
+        inside.set()
+        finish.wait(60)
+
+    dispatcher = ThreadedDispatcher([handle], drain_timeout=0.05)
+    queue: PersistentQueue[str] = PersistentQueue("jobs", store=store, dispatch_policy=dispatcher)
+    queue.put("job")
+    try:
+        assert inside.wait(PATIENCE)
+        assert dispatcher.close(PATIENCE)
+        assert queue.stats().ready == 1
+    finally:
+        finish.set()
+
+
+def test_there_is_nothing_to_work_off_in_a_paused_queue(store: MemoryQueueStore) -> None:
+    producer: PersistentQueue[str] = PersistentQueue("jobs", store=store)
+    producer.put("job")
+    producer.pause()
+    handled: list[int] = []
+
+    with ThreadedDispatcher([lambda message: None]) as dispatcher:
+        queue: PersistentQueue[str] = PersistentQueue(
+            "jobs", store=store, dispatch_policy=dispatcher
+        )
+        working = threading.Thread(target=lambda: handled.append(queue.dispatch_pending()))
+        working.daemon = True
+        working.start()
+        working.join(PATIENCE)
+
+    assert handled == [0]
+    assert producer.stats().ready == 1
+
+
 def test_one_dispatcher_serves_several_queues(store: MemoryQueueStore) -> None:
     seen: list[str] = []
     both = threading.Event()

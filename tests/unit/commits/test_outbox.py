@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, TransactionalOutboxCommit
+from localqueue import MemoryQueueStore, TransactionalOutboxCommit, failpoints
 from localqueue.commits import author
 from localqueue.commits.outbox import PATIENCE
 from localqueue.idempotency import IdempotencyRecords
@@ -16,8 +16,8 @@ from localqueue.outcome import Ack
 from localqueue.results import MemoryResultStore, ResultRecords
 from localqueue.stores.protocol import Settled
 from localqueue.testing import ManualClock
-from localqueue.testing.commit_contract import Worker, succeed
-from tests.unit.commits.phrases import NO_RESULT, effectively_once, put_and_lease
+from localqueue.testing.commit_contract import Crash, Worker, succeed
+from tests.unit.commits.phrases import NO_RESULT, BusyStore, effectively_once, put_and_lease
 
 ENVELOPE_KEY = "outbox:dedupe:jobs:key"
 
@@ -169,6 +169,102 @@ def test_an_envelope_of_another_host_is_sent_when_patience_is_over(
     clock.advance(PATIENCE + 1)
     assert worker.recover() == 1
     assert len(sent) == 1
+
+
+def test_without_a_ledger_each_message_of_a_key_has_its_envelope(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    is_up, sent = False, []
+
+    def relay(envelope: dict[str, Any]) -> None:
+        if not is_up:
+            raise ConnectionError("nobody is there")
+        sent.append((envelope["dedupe_key"], envelope["result"]))
+
+    policy = TransactionalOutboxCommit(relay=relay)
+    worker = Worker(effectively_once(store, None, policy, results=NO_RESULT, clock=clock))
+    for value in ("first", "second"):
+        worker.queue.put(value, dedupe_key="key")
+        worker.work(lambda message: message.value)
+
+    is_up = True
+    assert worker.recover() == 2
+
+    assert sorted(sent) == [("key", "first"), ("key", "second")]
+    assert worker.recover() == 0
+
+
+def test_an_envelope_that_took_the_place_of_the_sent_one_is_not_deleted_unsent(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    sent: list[Any] = []
+    with MemoryResultStore() as outbox:
+
+        def relay(envelope: dict[str, Any]) -> None:
+            sent.append(envelope["result"])
+            if len(sent) == 1:
+                # The key was forgotten, and its work is done anew while this one is sent.
+                IdempotencyRecords.of(store).delete("jobs:key")
+                worker.queue.put("value", dedupe_key="key")
+                message = worker.lease()
+                assert message is not None
+                worker.commit.begin(message)
+                extras = worker.commit.success(message, "second")
+                assert worker._settle(message, Ack(), extras) is Settled.DONE
+
+        worker = worker_with(store, TransactionalOutboxCommit(outbox, relay), clock)
+        worker.queue.put("value", dedupe_key="key")
+        worker.work(lambda _: "first")
+        clock.advance(PATIENCE + 1)
+        worker.recover()
+
+        assert sent == ["first", "second"]
+        assert outbox.load(ENVELOPE_KEY) is None
+        assert worker.recover() == 0
+
+
+def test_a_sent_envelope_is_deleted_and_not_sent_again_after_a_crash(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    sent: list[Any] = []
+    with MemoryResultStore() as outbox:
+        policy = TransactionalOutboxCommit(outbox, sent.append)
+        worker = worker_with(store, policy, clock)
+        worker.queue.put("value", dedupe_key="key")
+
+        def die(point: str) -> None:
+            if point == "outbox.after-sent":
+                raise Crash(point)
+
+        with failpoints.listening(die), pytest.raises(Crash):
+            worker.work(succeed)
+        assert outbox.load(ENVELOPE_KEY) is not None
+
+        clock.advance(PATIENCE + 1)
+        assert worker_with(store, policy, clock).recover() == 1
+
+        assert outbox.load(ENVELOPE_KEY) is None
+        assert len(sent) == 1
+
+
+def test_a_store_that_is_busy_after_the_ack_is_no_error(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Any] = []
+    with BusyStore() as store:
+        worker = worker_with(store, TransactionalOutboxCommit(relay=sent.append), clock)
+        message = settle(worker)
+        store.busy = {"load_record", "scan_records"}
+
+        worker.commit.settled(message)
+        assert worker.recover() == 0
+        store.busy = {"load_record"}
+        assert worker.recover() == 0
+        store.busy = set()
+        assert worker.recover() == 1
+
+    assert len(sent) == 1
+    assert "another process held it" in caplog.text
 
 
 def test_this_process_is_not_gone_and_one_that_ended_is() -> None:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from localqueue import (
     ConfigurationError,
+    LeaseLost,
     MemoryQueueStore,
     SagaCommit,
     SagaStep,
     WrongType,
     failpoints,
 )
+from localqueue.clock import Now
 from localqueue.commits.protocol import Done, Run, Wait
 from localqueue.idempotency import IdempotencyRecords
 from localqueue.message import QueueMessage
 from localqueue.results import MemoryResultStore, ResultRecords
 from localqueue.stores.protocol import Settled
+from localqueue.stores.records import Record
 from localqueue.testing import ManualClock
-from localqueue.testing.commit_contract import RESULT, Crash, Worker, succeed
+from localqueue.testing.commit_contract import RESULT, Crash, Worker, fail, succeed
 from tests.unit.commits.phrases import effectively_once, leased, put_and_lease
 
 
@@ -288,6 +292,82 @@ def test_a_delivery_that_lost_its_lease_cannot_go_on(
     assert trip.log == ["hotel"]
 
 
+def test_a_delivery_that_loses_its_lease_as_it_begins_does_not_take_the_saga(
+    trip: Trip, clock: ManualClock
+) -> None:
+    class Meddled(MemoryQueueStore):
+        before_loading: Callable[[], None] | None = None
+
+        def load_record(self, kind: str, key: str, *, now: Now) -> Record | None:
+            meddle = self.before_loading
+            if kind == "saga" and meddle is not None:
+                self.before_loading = None
+                meddle()
+            return super().load_record(kind, key, now=now)
+
+    with Meddled() as store:
+        worker = Worker(effectively_once(store, None, SagaCommit(steps=trip.steps()), clock=clock))
+
+        def somebody_else_begins() -> None:
+            clock.advance(31)
+            assert isinstance(worker.commit.begin(leased(worker)), Done)
+
+        worker.queue.put("value", dedupe_key="key")
+        die_at("saga.after-step", 1, worker)
+        clock.advance(31)
+        stale = leased(worker)
+        store.before_loading = somebody_else_begins
+
+        with pytest.raises(LeaseLost):
+            worker.commit.begin(stale)
+
+    assert trip.log == ["flight", "hotel", "car"]
+
+
+def test_without_a_ledger_the_saga_of_another_message_is_compensated_first(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    log: list[Any] = []
+
+    def step(name: str) -> SagaStep:
+        return SagaStep(
+            name,
+            lambda message, result: log.append((name, message.value, result)),
+            lambda message, result: log.append((f"undo {name}", message.value, result)),
+        )
+
+    policy = SagaCommit(steps=[step("flight"), step("hotel")])
+    worker = Worker(effectively_once(store, None, policy, clock=clock))
+    worker.queue.put("A", dedupe_key="key")
+    die_at("saga.after-step", 1, worker)
+    worker.queue.purge()
+    worker.queue.put("B", dedupe_key="key")
+
+    assert worker.work(lambda message: f"result of {message.value}") is Settled.DONE
+
+    assert log == [
+        ("flight", "A", RESULT),
+        ("undo hotel", "A", RESULT),
+        ("undo flight", "A", RESULT),
+        ("flight", "B", "result of B"),
+        ("hotel", "B", "result of B"),
+    ]
+
+
+def test_without_a_ledger_a_message_waits_for_the_saga_of_another_that_comes_again(
+    store: MemoryQueueStore, trip: Trip, clock: ManualClock
+) -> None:
+    worker = Worker(effectively_once(store, None, SagaCommit(steps=trip.steps()), clock=clock))
+    worker.queue.put("value", dedupe_key="key")
+    die_at("saga.after-step", 1, worker)
+    worker.queue.put("value", dedupe_key="another")
+    other = replace(leased(worker), dedupe_key="key")
+
+    assert worker.commit.begin(other) == Wait(5.0)
+
+    assert trip.log == ["flight"]
+
+
 def test_a_saga_whose_steps_the_policy_does_not_know_is_not_guessed_at(
     store: MemoryQueueStore, worker: Worker, trip: Trip, clock: ManualClock
 ) -> None:
@@ -323,6 +403,44 @@ def test_the_envelopes_are_in_the_saga_store(store: MemoryQueueStore, clock: Man
             }
             assert backward is not None
             assert backward["error"]["message"] == "no"
+
+
+def test_an_envelope_says_compensate_only_of_what_has_failed_for_good(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    with MemoryResultStore() as sagas:
+        for given, place in ((sagas, sagas), (None, ResultRecords.of(store))):
+            worker = Worker(effectively_once(store, None, SagaCommit(given), clock=clock))
+            worker.queue.put("value", dedupe_key="key")
+            worker.work(fail)
+            assert worker.work(succeed) is Settled.DONE
+
+            assert place.load("saga:forward:dedupe:jobs:key") is not None
+            assert place.load("saga:compensate:dedupe:jobs:key") is None
+
+
+def test_of_a_success_that_is_not_written_everywhere_no_envelope_says_compensate(
+    store: MemoryQueueStore, trip: Trip, clock: ManualClock
+) -> None:
+    class Flaky(MemoryResultStore):
+        is_away = True
+
+        def save(self, key: str, value: Any) -> None:
+            if self.is_away and "forward" in key:
+                raise ConnectionError("the saga store does not answer")
+            super().save(key, value)
+
+    with Flaky() as sagas:
+        policy = SagaCommit(sagas, trip.steps())
+        worker = Worker(effectively_once(store, None, policy, clock=clock))
+        worker.queue.put("value", dedupe_key="key")
+        worker.work(succeed, final=True)
+        sagas.is_away = False
+        assert worker.recover() == 1
+
+        assert sagas.load("saga:forward:dedupe:jobs:key") is not None
+        assert sagas.load("saga:compensate:dedupe:jobs:key") is None
+        assert trip.log == ["flight", "hotel", "car"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from localqueue import (
     ConfigurationError,
+    LeaseLost,
     MemoryQueueStore,
     SQLiteParticipant,
     SQLiteQueueStore,
@@ -25,7 +26,7 @@ from localqueue.results import MemoryResultStore
 from localqueue.stores.protocol import Settled
 from localqueue.testing import ManualClock
 from localqueue.testing.commit_contract import RESULT, Worker, succeed
-from tests.unit.commits.phrases import effectively_once, leased, put_and_lease
+from tests.unit.commits.phrases import BusyStore, effectively_once, leased, put_and_lease
 
 
 class Bank:
@@ -208,6 +209,64 @@ def test_one_participant_that_does_not_answer_does_not_hold_up_recovery(
     worker.recover()
 
     assert banks[1].calls == ["prepare", "abort"]
+
+
+def test_a_store_that_is_busy_is_no_error_for_what_recovery_does_again(
+    banks: list[Bank], clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BusyStore() as store:
+        policy = TwoPhaseCommit(participants=banks)
+        worker = Worker(effectively_once(store, IdempotencyRecords.of(store), policy, clock=clock))
+        lost, done = put_and_lease(worker, key="lost"), put_and_lease(worker, key="done")
+        for message in (lost, done):
+            worker.commit.begin(message)
+        worker.commit.success(lost, RESULT)
+        worker._settle(done, Ack(), worker.commit.success(done, RESULT))
+        clock.advance(31)
+
+        for busy in ("change_records", "scan_records", "read"):
+            store.busy = {busy, "change_records"}
+            worker.commit.settled(done)
+            worker.commit.dropped(lost)
+            assert worker.recover() == 0, busy
+        assert not any("abort" in bank.calls for bank in banks), "it may still be decided"
+
+        store.busy = set()
+        assert worker.recover() == 2
+        for bank in banks:
+            assert bank.prepared == set()
+    assert "tried again later" in caplog.text
+
+
+def test_what_a_participant_refuses_is_told_although_the_store_is_busy(
+    banks: list[Bank], clock: ManualClock
+) -> None:
+    with BusyStore() as store:
+        policy = TwoPhaseCommit(MemoryResultStore(), participants=banks)
+        worker = Worker(effectively_once(store, IdempotencyRecords.of(store), policy, clock=clock))
+        message = put_and_lease(worker)
+        worker.commit.begin(message)
+        banks[1].refuses = True
+        store.busy = {"change_records"}
+
+        with pytest.raises(ValueError, match="no such account"):
+            worker.commit.success(message, RESULT)
+
+
+def test_without_a_ledger_a_delivery_that_is_over_prepares_nothing(
+    store: MemoryQueueStore, banks: list[Bank], clock: ManualClock
+) -> None:
+    policy = TwoPhaseCommit(participants=banks)
+    worker = Worker(effectively_once(store, None, policy, clock=clock))
+    stale = put_and_lease(worker)
+    worker.commit.begin(stale)
+    clock.advance(31)
+    assert worker.work(succeed) is Settled.DONE
+
+    with pytest.raises(LeaseLost):
+        worker.commit.success(stale, RESULT)
+
+    assert [bank.calls for bank in banks] == [["prepare", "commit"]] * 2
 
 
 def test_the_envelopes_of_both_phases_are_in_their_stores(store: MemoryQueueStore) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -535,3 +539,50 @@ def test_calls_inside_each_other_do_not_disturb_each_other(store: MemoryAttemptS
     assert run(0) == 0
     assert store.load("0") is None
     assert store.load("2") is None
+
+
+class Simple:
+    """The four methods of a store, and no more."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, RetryRecord] = {}
+        self.saving, self.go_on = threading.Event(), threading.Event()
+
+    def load(self, key: str) -> RetryRecord | None:
+        return self.records.get(key)
+
+    def save(self, key: str, record: RetryRecord) -> None:
+        if key == "slow":
+            self.saving.set()
+            assert self.go_on.wait(30)
+        self.records[key] = record
+
+    def delete(self, key: str) -> None:
+        self.records.pop(key, None)
+
+    def prune_exhausted(self, *, older_than: float, now: float) -> int:
+        return 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_what_a_thread_of_its_parent_did() -> None:
+    store = Simple()
+
+    def fail_under(key: str) -> None:
+        with contextlib.suppress(KeyError):
+            PersistentRetrying(store=store, key=key, max_tries=1)(Flaky(9), None)
+
+    thread = threading.Thread(target=fail_under, args=("slow",))
+    thread.start()
+    assert store.saving.wait(30)
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # or it would hang for ever
+        fail_under("child")
+        os._exit(0 if "child" in store.records else 1)
+    store.go_on.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

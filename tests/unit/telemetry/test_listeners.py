@@ -206,7 +206,9 @@ def test_a_log_that_fails_breaks_nothing_either(queue: Queue) -> None:
     assert queue.qsize() == 1
 
 
-@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize(
+    "kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError]
+)
 def test_in_another_thread_even_an_exit_is_only_the_listeners_own(
     new_queue: NewQueue, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -10,13 +12,17 @@ from tenacity import (
     RetryError,
     retry_if_exception_type,
     stop_after_attempt,
+    stop_before_delay,
     wait_none,
 )
 
 from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
+from localqueue.commits.protocol import Extras
 from localqueue.outcome import Reject, Retry, Snooze
-from localqueue.retry import MemoryAttemptStore
+from localqueue.retry import MemoryAttemptStore, RetryRecord
+from localqueue.workers import Worker
 from localqueue.workers.context import current_message
+from tests.unit.worker.own_commit import Message, OwnCommit, committing
 
 Queue = PersistentQueue[Any]
 
@@ -206,8 +212,10 @@ def test_tries_before_an_interrupt_count_although_the_interrupt_does_not(
         kind.worker(queue, flaky, max_tries=3, wait=wait_none(), before_sleep=interrupt)()
     released = queue.inspect(put.id)
     assert released is not None
-    assert (released.state, released.failures) == ("ready", 0)
-    assert records(queue) == [f"jobs:{put.id}"]
+    assert (released.state, released.failures) == ("ready", 1)
+    assert released.last_error is not None
+    assert released.last_error["type"] == "KeyError"
+    assert records(queue) == []
 
     with pytest.raises(KeyError):
         kind.worker(queue, flaky, max_tries=3, wait=wait_none())()
@@ -220,18 +228,14 @@ def test_tries_before_an_interrupt_count_although_the_interrupt_does_not(
 
 def test_tries_recorded_before_a_requeue_do_not_count(kind: Any, queue: Queue) -> None:
     put = queue.put("job")
-
-    def interrupt(state: RetryCallState) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        kind.worker(queue, Flaky(99), max_tries=3, wait=wait_none(), before_sleep=interrupt)()
+    attempts = MemoryAttemptStore()
+    attempts.save(put.id, RetryRecord(2, time.time()))
     queue.dead_letter(put.id, error="an operator")
     queue.requeue_dead(put.id)
     flaky = Flaky(99)
 
     with pytest.raises(KeyError):
-        kind.worker(queue, flaky, max_tries=3, wait=wait_none())()
+        kind.worker(queue, flaky, max_tries=3, wait=wait_none(), store=attempts)()
 
     assert flaky.calls == 3
 
@@ -328,6 +332,77 @@ def test_count_crashes_records_a_try_before_it_begins(kind: Any, queue: Queue) -
 
     assert seen == [[f"jobs:{put.id}"]]
     assert records(queue) == []
+
+
+@pytest.mark.parametrize("own_store", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Snooze(0)])
+def test_count_crashes_counts_no_try_that_charges_nothing(
+    kind: Any, queue: Queue, error: BaseException, own_store: bool
+) -> None:
+    put = queue.put("job")
+    flaky = Flaky(1, error)
+    store = MemoryAttemptStore() if own_store else None
+    handle = kind.worker(queue, flaky, max_tries=1, count_crashes=True, store=store)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        handle()
+    released = queue.inspect(put.id)
+    assert released is not None
+    assert (released.state, released.failures, records(queue)) == ("ready", 0, [])
+
+    assert handle() == 2
+
+
+@pytest.mark.filterwarnings("ignore::localqueue.CompatibilityWarning")
+def test_count_crashes_counts_no_try_that_went_well(kind: Any) -> None:
+    class Away(OwnCommit):
+        def success(self, message: Message, result: Any) -> Extras:
+            raise OSError("away")
+
+    queue = committing(Away())
+    put = queue.put("job", dedupe_key="a")
+
+    with pytest.raises(OSError, match="away"):
+        kind.worker(queue, Flaky(1), max_tries=3, wait=wait_none(), count_crashes=True)()
+
+    later = queue.inspect(put.id)
+    assert later is not None
+    assert (later.state, later.failures) == ("ready", 2)
+
+
+def test_tries_that_only_a_record_knows_of_are_charged_with_the_next_release(
+    kind: Any, queue: Queue
+) -> None:
+    put = queue.put("job")
+    attempts = MemoryAttemptStore()
+    attempts.save(put.id, RetryRecord(2, time.time()))  # by a process that was killed then
+
+    assert kind.worker(queue, Flaky(1, Snooze(0)), store=attempts)() is None
+
+    released = queue.inspect(put.id)
+    assert released is not None
+    assert (released.state, released.failures) == ("ready", 2)
+
+
+def test_both_kinds_of_workers_spend_one_budget_also_after_an_interrupt(
+    kind: Any, queue: Queue
+) -> None:
+    put = queue.put("job")
+    calls: list[str] = []
+
+    def fail(value: str) -> None:
+        calls.append(value)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        raise KeyError
+
+    with pytest.raises(KeyboardInterrupt):
+        kind.worker(queue, fail, max_tries=3, wait=wait_none())()
+    Worker(queue, fail, max_tries=3, backoff=0.0).run(until_empty=True)
+
+    dead = queue.inspect(put.id)
+    assert dead is not None
+    assert (len(calls) - 1, dead.state, dead.failures) == (3, "dead", 3)
 
 
 # --- how a handler can end ------------------------------------------------------------------------
@@ -433,6 +508,52 @@ def test_a_handler_that_asks_for_a_later_try_has_the_same_budget(kind: Any, queu
     dead = queue.inspect(put.id)
     assert dead is not None
     assert (dead.state, dead.failures) == ("dead", 2)
+
+
+def test_a_handler_that_asks_for_a_later_try_heeds_the_stop(kind: Any, queue: Queue) -> None:
+    put = queue.put("job")
+    flaky = Flaky(99, Retry(after=0))
+    handle = kind.worker(queue, flaky, stop=stop_after_attempt(3))
+
+    states = []
+    for _ in range(3):
+        with pytest.raises(Retry):
+            handle()
+        found = queue.inspect(put.id)
+        assert found is not None
+        states.append((found.state, found.failures))
+
+    assert states == [("ready", 1), ("ready", 2), ("dead", 3)]
+
+
+def test_a_later_try_that_would_come_after_the_last_moment_is_not_made(
+    kind: Any, queue: Queue
+) -> None:
+    put = queue.put("job")
+
+    with pytest.raises(Retry):
+        kind.worker(queue, Flaky(99, Retry(after=60)), stop=stop_before_delay(30))()
+
+    dead = queue.inspect(put.id)
+    assert dead is not None
+    assert dead.state == "dead"
+
+
+def test_a_stop_that_cannot_tell_stops(
+    kind: Any, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    put = queue.put("job")
+
+    def broken(state: RetryCallState) -> bool:
+        raise ZeroDivisionError
+
+    with pytest.raises(Retry):
+        kind.worker(queue, Flaky(99, Retry(after=60)), stop=broken)()
+
+    dead = queue.inspect(put.id)
+    assert dead is not None
+    assert dead.state == "dead"
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_handler_that_asks_for_a_try_without_saying_when_is_tried_at_once(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from localqueue import HandlerCancelled, MemoryQueueStore, PersistentQueue, SQLi
 from localqueue.worker import persistent_worker
 from localqueue.worker.lease_watch import retire_watches, watch_over
 from localqueue.workers.context import current_message
+from tests.unit.worker.own_commit import Message, OwnCommit, committing
 
 Queue = PersistentQueue[Any]
 
@@ -277,6 +279,74 @@ def test_a_watch_that_nobody_uses_ends_by_itself() -> None:
     queue.put("job")
     assert handle() == "job"
     gc.collect()
+
+
+def test_a_watch_that_has_ended_keeps_no_store_alive() -> None:
+    queue = short_leases()
+    queue.put("job")
+    persistent_worker(queue)(lambda value: value)()  # type: ignore[call-arg]
+    store = weakref.ref(queue.store)
+    queue.close()
+    del queue
+
+    deadline = time.monotonic() + 30
+    while store() is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+        gc.collect()
+
+    assert store() is None
+
+
+class SlowLedger(OwnCommit):
+    """Does not answer when it is told of extensions, until it is let go."""
+
+    def __init__(self) -> None:
+        self.told, self.go_on = threading.Event(), threading.Event()
+
+    def extended(self, message: Message, seconds: float) -> None:
+        self.told.set()
+        assert self.go_on.wait(30)
+
+
+@pytest.mark.filterwarnings("ignore::localqueue.CompatibilityWarning")
+def test_a_ledger_that_is_slow_to_be_told_costs_nobody_a_lease(kind: Any) -> None:
+    commit = SlowLedger()
+    queue = committing(commit, lease_timeout=0.3)
+    put = queue.put("job", dedupe_key="a")
+
+    def work(value: str) -> bool:
+        assert commit.told.wait(30)
+        told = current_message().wait(1.0)  # more than three leases
+        return told or queue.qsize() > 0
+
+    assert kind.worker(queue, work)() is False
+
+    commit.go_on.set()
+    assert queue.inspect(put.id) is None
+    assert [event.kind for event in queue.history(put.id)].count("leased") == 1
+
+
+@pytest.mark.filterwarnings("ignore::localqueue.CompatibilityWarning")
+def test_what_a_ledger_raises_when_it_is_told_of_progress_is_logged_and_not_the_handlers(
+    kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(OwnCommit):
+        def extended(self, message: Message, seconds: float) -> None:
+            raise ConnectionError("the ledger is away")
+
+    queue = committing(Away())
+    queue.put("job", dedupe_key="a")
+
+    def work(value: str) -> str:
+        current_message().progress("half")
+        deadline = time.monotonic() + 30
+        while "the ledger is away" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return value
+
+    assert kind.worker(queue, work, max_tries=1)() == "job"
+
+    assert "not told that the lease goes on" in caplog.text
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

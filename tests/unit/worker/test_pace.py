@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
+from localqueue.commits.protocol import Run
 from localqueue.resilience import RateLimit
+from tests.unit.worker.own_commit import Message, OwnCommit, committing
 
 Queue = PersistentQueue[Any]
 
@@ -125,3 +127,26 @@ def test_an_interrupt_counts_neither_as_failure_nor_as_success(kind: Any) -> Non
     began = time.monotonic()
     handle([0.0])
     assert time.monotonic() - began >= 0.25
+
+
+@pytest.mark.filterwarnings("ignore::localqueue.CompatibilityWarning")
+def test_what_was_never_started_says_nothing_about_the_service(kind: Any) -> None:
+    class AwayAtFirst(OwnCommit):
+        away = True
+
+        def begin(self, message: Message) -> Run:
+            if self.away:
+                self.away = False
+                raise OSError("away")
+            return Run()
+
+    queue = committing(AwayAtFirst())
+    queue.put("job", dedupe_key="a")
+    handle = kind.worker(
+        queue, lambda value: value, circuit_breaker_failures=1, circuit_breaker_cooldown=60
+    )
+
+    with pytest.raises(OSError, match="away"):
+        handle()
+
+    assert handle() == "job"

@@ -11,14 +11,15 @@ import pytest
 
 from localqueue.codec import JSON_CODEC
 from localqueue.commits.protocol import Done, Extras, Run, Wait
+from localqueue.errors import InvalidResult, LeaseLost, StoreBusy, StoreFull
 from localqueue.idempotency import MemoryIdempotencyStore
 from localqueue.message import QueueMessage
 from localqueue.policies import EffectivelyOnceDelivery
 from localqueue.queue import PersistentQueue
 from localqueue.stores.protocol import Put
 from localqueue.stores.records import RecordChange
-from localqueue.workers import Summary, Worker
-from tests.unit.workers.phrases import Queue, Stage, eventually, working
+from localqueue.workers import Summary, Worker, current_message
+from tests.unit.workers.phrases import Queue, Stage, dead_errors, eventually, working
 
 Handler = Callable[[Any], Any]
 
@@ -43,6 +44,15 @@ class Diary:
                 return Wait(0.01)
             case "raise" if message.attempts == 1:
                 raise ValueError("the ledger is away")
+            case "busy" if message.attempts == 1:
+                raise StoreBusy("somebody writes")
+            case "taken" if message.attempts == 1:
+                raise LeaseLost("another delivery has the key")
+            case "done too late":
+                assert current_message().wait(20)
+                return Done()
+            case "too late":
+                assert current_message().wait(20)
         return Run()
 
     def success(self, message: QueueMessage[Any], result: Any) -> Extras:
@@ -50,6 +60,15 @@ class Diary:
         match message.value.get("success"):
             case "raise" if message.attempts == 1:
                 raise ValueError("no room for the result")
+            case "busy" if ("asked", None) not in self.lines:
+                self.note("asked", message)
+                raise StoreFull("no space left")
+            case "busy for long" if message.attempts == 1:
+                raise StoreBusy("somebody writes")
+            case "taken" if message.attempts == 1:
+                raise LeaseLost("another delivery has the key")
+            case "unfit":
+                raise InvalidResult("a set cannot be stored")
             case "follow":
                 return Extras(puts=(_put("later", result),))
             case "refused" if message.attempts == 1:
@@ -182,6 +201,76 @@ def test_a_commit_that_raises_fails_the_delivery(
 
     assert run(queue, handler) == Summary(done=1, failed=1)
     assert ("failed", None) in diary.lines
+
+
+def test_a_store_in_trouble_before_the_handler_is_nobodys_failure(
+    queue: Queue, diary: Diary, handler: Handler
+) -> None:
+    put(queue, begin="busy")
+
+    assert run(queue, handler, max_tries=1) == Summary(done=1, returned=1)
+    assert [what for what, _ in diary.lines].count("begin") == 2
+
+
+def test_a_store_in_trouble_after_the_handler_is_asked_again(
+    queue: Queue, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localqueue.workers.execution.PATIENCE", 0.01)
+    put(queue, success="busy")
+    seen: list[Any] = []
+
+    assert run(queue, seen.append, max_tries=1) == Summary(done=1)
+    assert len(seen) == 1
+    assert [what for what, _ in diary.lines].count("success") == 2
+
+
+def test_a_store_that_stays_in_trouble_charges_nothing(
+    stage: Stage, diary: Diary, handler: Handler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localqueue.workers.execution.PATIENCE", 0.05)
+    queue = stage.queue(delivery_policy=once(diary), lease_timeout=0.2)
+    put(queue, success="busy for long")
+
+    assert run(queue, handler, max_tries=1) == Summary(done=1, released=1)
+    assert ("dropped", None) in diary.lines
+
+
+@pytest.mark.parametrize("where", ["begin", "success"])
+def test_a_key_that_another_delivery_has_taken_is_no_failure(
+    queue: Queue, diary: Diary, handler: Handler, where: str
+) -> None:
+    put(queue, **{where: "taken"})
+
+    assert run(queue, handler, max_tries=1) == Summary(done=1, lost=1)
+    assert ("dropped", None) in diary.lines
+
+
+def test_a_result_that_cannot_be_stored_is_not_made_again(queue: Queue, handler: Handler) -> None:
+    put(queue, success="unfit")
+
+    assert run(queue, handler, max_tries=9) == Summary(dead=1)
+    assert dead_errors(queue) == ["InvalidResult"]
+
+
+def test_a_commit_that_finds_the_work_done_ends_it_though_it_took_too_long(
+    queue: Queue, handler: Handler
+) -> None:
+    put(queue, begin="done too late", name=1)
+    put(queue, begin="done too late", name=2)
+
+    assert run(queue, handler, timeout=0.05, max_tries=1) == Summary(done=2)
+
+
+def test_no_coroutine_begins_that_was_told_to_end(queue: Queue) -> None:
+    put(queue, begin="too late")
+    seen: list[Any] = []
+
+    async def handler(value: Any) -> None:
+        seen.append(value)
+
+    assert run(queue, handler, timeout=0.05, max_tries=1) == Summary(dead=1)
+    assert seen == []
+    assert dead_errors(queue) == ["HandlerTimeout"]
 
 
 def test_the_last_failure_is_told_to_be_the_last(

@@ -127,6 +127,24 @@ def test_more_leases_than_one_transaction_takes_are_all_held() -> None:
     assert len(bench.told) == 2500
 
 
+def test_each_lease_is_held_as_long_as_its_own_queue_says() -> None:
+    bench = Bench(2)
+    long, short = bench.receipts()
+    heartbeat = Heartbeat(
+        bench.store,
+        bench.when,
+        bench.liveness,
+        5.0,
+        held=lambda: Held([long, short]),
+        timeout_of=lambda receipt: 300.0 if receipt == long else 5.0,
+    )
+
+    heartbeat.beat()
+
+    bench.clock.advance(250)
+    assert [message.body for message in bench.lease(9)] == [b"1"]
+
+
 def test_who_listens_cannot_break_the_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(2)
 

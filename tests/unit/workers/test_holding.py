@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from localqueue.calls.face import finish
+from localqueue.errors import StoreBusy
 from localqueue.message import QueueMessage
+from localqueue.outcome import Ack, Release
+from localqueue.policies import AtMostOnceDelivery
+from localqueue.queue import PersistentQueue
+from localqueue.resilience.circuit_breaker import Circuit, CircuitBreaker
 from localqueue.rule import FailurePolicy
-from localqueue.stores.protocol import LeaseAnswer
+from localqueue.stores.memory import MemoryQueueStore
+from localqueue.stores.protocol import LeaseAnswer, Settle
 from localqueue.workers.aftercare import Aftercare
 from localqueue.workers.bell import ThreadBell
 from localqueue.workers.context import Slot
 from localqueue.workers.driver import Direct
+from localqueue.workers.execution import Execution
 from localqueue.workers.holding import Holding
+from localqueue.workers.pace import Pace
 from localqueue.workers.settling import Settling
-from localqueue.workers.shift import Shift
+from localqueue.workers.shift import Ended, Shift
 from localqueue.workers.shutdown import Shutdown
 from localqueue.workers.source import Sources
+from localqueue.workers.summary import Summary
 from tests.unit.workers.phrases import Queue, Stage
+
+
+class Moody(MemoryQueueStore):
+    """Takes no settlement while it is in its mood."""
+
+    is_busy = False
+
+    def settle_and_lease(self, settles: Any, request: Any, *, now: Any) -> Any:
+        if self.is_busy:
+            raise StoreBusy("not now")
+        return super().settle_and_lease(settles, request, now=now)
 
 
 class Desk:
     """What a foreman has before it, with messages leased from a queue."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, breaker: Circuit | None = None) -> None:
         self.sources = Sources([queue], [FailurePolicy()], "w")
         self.slot = Slot(0)
         self.shift = Shift([self.slot], Shutdown(1.0), ThreadBell(), until_empty=False)
         self.ask = Direct(self.sources.store)
         aftercare = Aftercare()
         self.settling = Settling(self.shift, self.sources, self.ask, aftercare)
-        self.holding = Holding(self.shift, self.sources, self.ask, self.settling, aftercare)
+        self.pace = Pace(0.0, None, breaker)
+        self.holding = Holding(
+            self.shift, self.sources, self.ask, self.settling, aftercare, self.pace
+        )
         (self.group,) = self.sources.groups("a liveness name")
 
     def lease(self, limit: int) -> list[QueueMessage[Any]]:
@@ -142,3 +166,107 @@ def test_a_lease_that_was_over_unnoticed_has_its_result_dropped(queue: Queue, de
 
     assert (desk.shift.summary().done, desk.shift.summary().lost) == (1, 1)
     assert queue.inspect(first.id) is not None
+
+
+def test_a_lease_that_is_lost_while_its_settlement_waits_is_lost_once() -> None:
+    store = Moody()
+    with PersistentQueue[Any]("jobs", store=store) as queue:
+        queue.put_many(["a", "b"])
+        desk = Desk(queue)
+        first, second = desk.lease(2)
+        desk.shift.pending.clear()
+        desk.shift.acks.append(first)
+        desk.shift.ended.append(Ended(second, Settle(second.receipt, Release()), "failed"))
+        store.is_busy = True
+        desk.settle()
+
+        for message in (first, second):
+            desk.holding.hear(message, LeaseAnswer.LOST)
+        desk.holding.act_on_answers()
+        store.is_busy = False
+        desk.settle()
+
+        assert desk.shift.summary() == Summary(lost=2)
+        assert queue.stats().inflight == 2
+
+
+def test_a_delivery_that_ended_and_was_interrupted_then_is_settled_once(
+    queue: Queue, desk: Desk
+) -> None:
+    (first,) = desk.lease(1)
+    desk.shift.pending.clear()
+    for settlement, counts_as in ((Ack(), "done"), (Release(), "released")):
+        desk.shift.ended.append(Ended(first, Settle(first.receipt, settlement), counts_as))
+
+    desk.settle()
+
+    assert queue.inspect(first.id) is None
+    assert desk.shift.summary() == Summary(done=1)
+
+
+def end_by_giving_back(desk: Desk, message: QueueMessage[Any]) -> None:
+    desk.holding.give_back_pending()
+
+
+def end_by_cancelling(desk: Desk, message: QueueMessage[Any]) -> None:
+    desk.holding.hear(message, LeaseAnswer.CANCEL_ASKED)
+    desk.holding.act_on_answers()
+
+
+def end_by_losing(desk: Desk, message: QueueMessage[Any]) -> None:
+    desk.holding.hear(message, LeaseAnswer.LOST)
+    desk.holding.act_on_answers()
+
+
+def end_by_stopping(desk: Desk, message: QueueMessage[Any]) -> None:
+    desk.slot.begin(desk.shift.pending.popleft())
+    desk.holding.take_back_running()
+
+
+def end_by_coming_too_late(desk: Desk, message: QueueMessage[Any]) -> None:
+    execution = Execution(desk.shift, desk.sources, desk.pace)
+    desk.shift.shutdown.ask()
+    assert execution.turns_away(desk.shift.pending.popleft())
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        end_by_giving_back,
+        end_by_cancelling,
+        end_by_losing,
+        end_by_stopping,
+        end_by_coming_too_late,
+    ],
+)
+def test_a_trial_that_ends_without_a_word_can_be_made_again(
+    queue: Queue, end: Callable[[Desk, QueueMessage[Any]], None]
+) -> None:
+    seconds = [0.0]
+    breaker = CircuitBreaker(failures=1, cooldown=1.0).circuit(lambda: seconds[0])
+    desk = Desk(queue, breaker)
+    breaker.failed()
+    seconds[0] = 2.0
+    (message,) = desk.lease(1)
+    assert breaker.allow()
+    assert not breaker.allow()
+
+    end(desk, message)
+
+    assert breaker.allow()
+
+
+def test_what_was_removed_is_left_to_the_runners_until_nobody_waits(stage: Stage) -> None:
+    queue = stage.queue("once", delivery_policy=AtMostOnceDelivery())
+    queue.put("a")
+    desk = Desk(queue)
+    (message,) = desk.lease(1)
+
+    desk.holding.give_back_pending()
+    pending = list(desk.shift.pending)
+    desk.holding.take_back_running()
+    desk.settle()
+
+    assert pending == [message]
+    assert not desk.shift.pending
+    assert desk.shift.summary() == Summary(lost=1)

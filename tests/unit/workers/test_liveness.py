@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from localqueue.clock import SYSTEM_CLOCK, Now, StoreTime
 from localqueue.errors import StoreBusy
+from localqueue.queue import PersistentQueue
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.workers import Worker
 from localqueue.workers.liveness import Liveness, bury_the_dead, new_name
 from tests.unit.workers.processes import children_of, holder
 
@@ -72,6 +75,96 @@ def test_the_leases_of_a_killed_worker_come_back_at_once_and_only_what_it_ran_is
         assert crashes(store, when) == {b"0": 0, b"1": 1, b"2": 0, b"3": 0, b"4": 0}
     assert signs(store) == []
     assert bury(store, when) == 0
+
+
+def test_what_a_dead_worker_ran_is_charged_though_its_lease_expired_before_anybody_looked(
+    store: SQLiteQueueStore, when: StoreTime
+) -> None:
+    put(store, when)
+    with holder(store.path, RUNS_THE_SECOND_OF_FIVE, lease=30.0) as worker:
+        worker.heard("holds", "5")
+        worker.kill()
+
+        leased = store.lease(LeaseRequest(("jobs",), 100), now=when.now() + 60)
+
+    found = {message.body: message.crashes for message in leased}
+    assert found == {b"0": 0, b"1": 1, b"2": 0, b"3": 0, b"4": 0}
+    assert bury(store, when) == 0
+    assert signs(store) == []
+
+
+def test_a_worker_that_ends_with_leases_leaves_its_sign_and_nobody_is_charged(
+    store: SQLiteQueueStore, when: StoreTime
+) -> None:
+    put(store, when)
+    alive = Liveness(store.run_folder, slots=2)
+    held = store.lease(LeaseRequest(("jobs",), 5, liveness=alive.name), now=when.now)
+    alive.begin(1, held[0].id)
+
+    alive.close(keep=True)
+
+    assert signs(store) == [f"alive-{alive.name}"]
+    assert bury(store, when) == 5
+    assert set(crashes(store, when).values()) == {0}
+    assert signs(store) == []
+
+
+def test_a_worker_buries_the_dead_before_it_leases(
+    store: SQLiteQueueStore, when: StoreTime
+) -> None:
+    queue = PersistentQueue[str]("jobs", store=store)
+    queue.put("left by the dead")
+    alive = Liveness(store.run_folder)
+    store.lease(LeaseRequest(("jobs",), 1, liveness=alive.name, prefetched=True), now=when.now)
+    del alive
+    queue.put("later")
+    seen: list[str] = []
+
+    Worker(queue, seen.append).run(until_empty=True)
+
+    assert seen == ["left by the dead", "later"]
+
+
+def test_a_sign_that_cannot_be_read_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    (tmp_path / "alive-a-folder").mkdir()
+    (tmp_path / "alive-a-loop").symlink_to(tmp_path / "alive-a-loop")
+    alive = Liveness(tmp_path)
+    alive.begin(0, "m")
+    del alive
+
+    assert bury_the_dead(recorder, tmp_path, 0.0) == 7
+    assert bury_the_dead(recorder, tmp_path, 0.0) == 0
+
+    assert recorder.running == {"m"}
+    assert len(caplog.records) == 2, "each is complained of once"
+
+
+def test_a_sign_that_is_torn_charges_nobody(tmp_path: Path) -> None:
+    recorder = Recorder()
+    (tmp_path / "alive-torn").write_bytes(bytes(64) + b"\x05" + b"\xff" * 20)
+
+    assert bury_the_dead(recorder, tmp_path, 0.0) == 7
+    assert recorder.running is not None
+    assert "m" not in recorder.running
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_without_a_free_descriptor_looks_for_the_dead_later(tmp_path: Path) -> None:
+    recorder = Recorder()
+    alive = Liveness(tmp_path)
+    alive.begin(0, "m")
+    del alive
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert bury_the_dead(recorder, tmp_path, 0.0) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert bury_the_dead(recorder, tmp_path, 0.0) == 7
 
 
 def test_a_sign_of_the_dead_outlives_everybody_until_it_is_read(

@@ -27,6 +27,7 @@ from localqueue.errors import (
 )
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
+from localqueue.resilience.circuit_breaker import Circuit, CircuitBreaker
 from localqueue.spec import QueueSpec
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.telemetry.events import Event
@@ -375,6 +376,146 @@ def test_a_busy_store_is_waited_for() -> None:
         queue.put_many(range(5))
 
         assert Worker(queue, lambda value: None).run(until_empty=True) == Summary(done=5)
+
+
+class BadErrorCode(Exception):
+    @property
+    def exit_code(self) -> int:
+        raise RuntimeError("nobody knows")
+
+
+def test_an_error_that_cannot_be_asked_anything_fails_its_message_only(stage: Stage) -> None:
+    queue = stage.queue()
+    queue.put_many(["bad", "good"])
+
+    def handler(value: str) -> None:
+        if value == "bad":
+            raise BadErrorCode("with a text")
+
+    assert Worker(queue, handler, max_tries=1).run(until_empty=True) == Summary(done=1, dead=1)
+    (dead,) = queue.dead_letters()
+    assert (dead.last_error or {})["message"] == "with a text"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_listener_in_the_thread_of_a_worker_ends_nothing(
+    stage: Stage, kind: type[BaseException], concurrency: int
+) -> None:
+    queue = stage.queue()
+    queue.put_many(range(3))
+
+    def listener(event: Event) -> None:
+        raise kind
+
+    queue.listen(listener)
+    worker = Worker(queue, lambda value: None, concurrency=concurrency).start(until_empty=True)
+
+    assert worker.join(20)
+    assert worker.summary == Summary(done=3)
+
+
+# --- stopping -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("is_async", [False, True])
+def test_no_handler_begins_after_stop(stage: Stage, is_async: bool) -> None:
+    queue = stage.queue()
+    queue.put_many(range(100))
+    seen: list[int] = []
+
+    def handler(value: int) -> None:
+        seen.append(value)
+        if value == 50:
+            worker.stop()
+
+    async def coroutine(value: int) -> None:
+        handler(value)
+
+    worker = Worker(queue, coroutine if is_async else handler)
+    summary = worker.run()
+
+    assert seen == list(range(51))
+    assert summary.returned > 0, "nothing was leased ahead, so this proves nothing"
+    assert (summary.done, queue.stats().ready) == (51, 49)
+
+
+def test_a_hung_handler_is_left_behind_by_a_worker_in_the_background(stage: Stage) -> None:
+    queue = stage.queue()
+    queue.put("hangs")
+    began, gate = threading.Event(), threading.Event()
+
+    def handler(value: Any) -> None:
+        began.set()
+        gate.wait(60)
+
+    worker = Worker(queue, handler).start()
+    try:
+        assert began.wait(20)
+        worker.stop(now=True)
+
+        assert worker.join(20)
+        assert worker.summary == Summary(released=1)
+        assert queue.stats().ready == 1
+    finally:
+        gate.set()
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_trial_that_a_stop_prevents_can_be_made_again(stage: Stage, concurrency: int) -> None:
+    seconds = [0.0]
+
+    class Stopping(Circuit):
+        """Somebody stops the worker the moment its trial is allowed."""
+
+        def allow(self) -> bool:
+            worker.stop()
+            return super().allow()
+
+    breaker = Stopping(CircuitBreaker(failures=1, cooldown=1.0), lambda: seconds[0])
+    breaker.failed()
+    seconds[0] = 2.0
+    queue = stage.queue()
+    queue.put("trial")
+    seen: list[Any] = []
+    worker = Worker(queue, seen.append, concurrency=concurrency, circuit_breaker=breaker)
+
+    assert worker.run() == Summary(returned=1)
+    assert seen == []
+    assert breaker.delay() == 0
+
+
+# --- several queues -----------------------------------------------------------------------------
+def test_queues_that_are_leased_apart_take_turns_too(stage: Stage) -> None:
+    queues = [
+        stage.queue(name, lease_timeout=timeout)
+        for name, timeout in (("a", 30), ("b", 30), ("c", 60), ("d", 60))
+    ]
+    for queue in queues:
+        queue.put_many(range(10))
+    order: list[str] = []
+
+    def handler(value: int) -> None:
+        order.append(current_message().message.queue)
+
+    Worker(queues, handler, prefetch=0).run(until_empty=True)
+
+    assert sorted(order[:4]) == ["a", "b", "c", "d"]
+    assert sorted(order[4:8]) == ["a", "b", "c", "d"]
+
+
+def test_a_paused_queue_has_nothing_left_for_a_worker(stage: Stage) -> None:
+    paused, other = stage.queue("paused"), stage.queue("other")
+    for queue in (paused, other):
+        queue.put_many(range(3))
+    paused.pause()
+
+    worker = Worker([paused, other], lambda value: None).start(until_empty=True)
+    try:
+        assert worker.join(10)
+    finally:
+        worker.stop()
+
+    assert worker.summary == Summary(done=3)
+    assert paused.stats().ready == 3
 
 
 # --- arguments ----------------------------------------------------------------------------------

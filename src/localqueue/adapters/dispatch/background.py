@@ -26,7 +26,7 @@ log = logging.getLogger("localqueue.dispatch")
 
 Handler = Callable[[QueueMessage[Any]], object]
 Queue = PersistentQueue[Any]
-LOOK = 0.05
+LOOK = 0.025
 """How often ``work_off`` looks whether something is left."""
 
 
@@ -89,9 +89,12 @@ class Background:
         count = _Count(self._handle, limit)
         worker = self._make(queue, count.handle, prefetch=0)
         worker.start()
+        quiet = 0
         try:
-            while not worker.join(LOOK):
-                if count.is_reached() or (count.is_idle() and not queue.qsize()):
+            while not worker.join(LOOK) and not count.is_reached():
+                # Twice: what was leased a moment ago is not ready, and has not begun either.
+                quiet = quiet + 1 if count.is_idle() and not _has_ready(queue) else 0
+                if quiet > 1:
                     break
         finally:
             worker.stop()
@@ -195,6 +198,11 @@ class _Count:
 
     def is_idle(self) -> bool:
         return self.ended == self._began
+
+
+def _has_ready(queue: Queue) -> bool:
+    """Whether a worker could lease something now."""
+    return queue.qsize() > 0 and not queue.settings().paused
 
 
 def _has_ended(worker: Worker) -> bool:

@@ -17,7 +17,7 @@ from localqueue.stores.sqlite.opened import OpenFile
 MOST_READERS = 8
 """Connections that are kept for the next who reads."""
 SURE = 0.001
-"""How long a look at the file serves. Every call looks once more before it is answered."""
+"""How long a look at the file serves one who writes."""
 FAULTS = (*connection.DRIVER_ERRORS, OSError)
 
 
@@ -64,7 +64,8 @@ class Holding:
             if self._doubted and self._file is not None and self._unread(deadline):
                 self._doubted = False
                 self._close_file()
-            return self._opened(deadline)
+            # A look a moment ago serves: who writes looks once more before it answers.
+            return self._opened(deadline, look=time.monotonic() > self._sure_until)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[tuple[OpenFile, sqlite3.Connection]]:
@@ -85,6 +86,7 @@ class Holding:
             self._give_back(file, db)
 
     def check_same_file(self, file: OpenFile) -> None:
+        self._sure_until = 0.0
         connection.check_same_file(self.name, file.inode)
         self._sure_until = time.monotonic() + SURE
 
@@ -155,14 +157,14 @@ class Holding:
             lambda: not file.reading, max(0.0, deadline - time.monotonic())
         )
 
-    def _opened(self, deadline: float) -> OpenFile:
+    def _opened(self, deadline: float, *, look: bool = True) -> OpenFile:
         if self._opening and not self._changed.wait_for(
             lambda: not self._opening, max(0.0, deadline - time.monotonic())
         ):
             raise StoreBusy(f"{self.name}: another thread was opening it until the timeout")
         if self._closed:
             raise StoreClosed(f"{self.name}: the store was closed")
-        if self._inode is not None and time.monotonic() > self._sure_until:
+        if look and self._inode is not None:
             connection.check_same_file(self.name, self._inode)
         if self._file is not None and self._file.pid != os.getpid():
             # A connection that crossed a fork all the same: closing it here would touch the

@@ -94,9 +94,7 @@ def end_leases(tx: Transaction, queue: QueueRow) -> int:
     return len(rows)
 
 
-def _has_crashed(
-    tx: Transaction, row: MessageRow, signs: dict[str, frozenset[str] | None]
-) -> bool:
+def _has_crashed(tx: Transaction, row: MessageRow, signs: dict[str, frozenset[str] | None]) -> bool:
     """Whether the end of this lease is charged: as the sign of its worker says, if that is here.
 
     The note of a lease is as old as the last heartbeat; a worker that died before its first one

@@ -47,6 +47,25 @@ SHOWN = {
         "slowed down: True",
         "[3, 4, 5] in the spare queue",
     ],
+    "worker.py": [
+        "fetched https://slow.example at attempt 2",
+        "2 done, 3 tried again, 2 given up",
+        "dead letter junk: Reject after 1 attempts",
+        "dead letter https://down.example: TimeoutError after 3 attempts",
+        "requeued, and waiting: 1",
+        "stopped after 1, still waiting: 1",
+    ],
+    "effectively_once.py": [
+        "charging order 7\n1 done, 1 to be sent\n1 done, 1 to be sent",
+        "the ledger says ('succeeded', {'text': 'you paid 5'})",
+        "mail for order-7: you paid 5\n0 to be sent",
+    ],
+    "metrics.py": [
+        'localqueue_events_total{event="acked",queue="first"} 4.0',
+        'localqueue_errors_total{error_type="ValueError",event="dead_lettered",queue="first"} 1.0',
+        'localqueue_messages{queue="first",state="ready"} 0.0',
+        'localqueue_messages{queue="second",state="ready"} 1.0',
+    ],
     "custom_store.py": [
         "a stale receipt changes nothing: True",
         "in order: ['second', 'first']",
@@ -85,6 +104,13 @@ def test_no_example_is_left_out() -> None:
 def test_an_example_that_fails_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         run("no_such_example.py", tmp_path)
+
+
+def test_the_metrics_example_says_which_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    with pytest.raises(SystemExit, match=r"localqueue\[metrics\]"):
+        runpy.run_path(str(EXAMPLES / "metrics.py"))
 
 
 class TestTheStoreOfTheExample(SimpleStoreContract):

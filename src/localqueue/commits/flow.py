@@ -9,6 +9,7 @@ acknowledgement, and there is one step. Otherwise:
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -25,6 +26,8 @@ from localqueue.failpoints import reach
 from localqueue.message import QueueMessage
 from localqueue.results.records import encode_result
 from localqueue.stores.records import RecordChange
+
+log = logging.getLogger("localqueue.commits")
 
 
 class Flow:
@@ -53,6 +56,13 @@ class Flow:
                 case None:
                     reach("commit.after-claim")
                 case record:
+                    log.info(
+                        "queue %r: message %s is acknowledged without its handler, the work of the"
+                        " key %r is done; values are not compared",
+                        message.queue,
+                        message.id,
+                        Keys.of(message).key,
+                    )
                     return Done(self._results.recall(record))
         match self._effects.resume(message):
             case Wait() as wait:

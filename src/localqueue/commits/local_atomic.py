@@ -12,7 +12,10 @@ from localqueue.stores.records import RecordChange
 
 
 class NoEffects:
-    """Nothing happens at any step; a policy overrides those at which it acts."""
+    """Nothing happens at any step; a policy overrides those at which it acts.
+
+    What failed is dropped, unless the policy says otherwise.
+    """
 
     is_idle = True
     is_foreign = False
@@ -37,6 +40,7 @@ class NoEffects:
     def failed(
         self, message: QueueMessage[Any], error: BaseException, final: bool
     ) -> list[RecordChange]:
+        self.dropped(message)
         return []
 
     def dropped(self, message: QueueMessage[Any]) -> None: ...

@@ -75,12 +75,6 @@ class OutboxEffects(NoEffects):
             finally:
                 self._forget(key)
 
-    def failed(
-        self, message: QueueMessage[Any], error: BaseException, final: bool
-    ) -> list[RecordChange]:
-        self.dropped(message)
-        return []
-
     def dropped(self, message: QueueMessage[Any]) -> None:
         self._forget(self._key(message))
 

@@ -90,12 +90,6 @@ class TwoPhaseEffects(NoEffects):
     def settled(self, message: QueueMessage[Any]) -> None:
         self._commit_decided(f"{message.queue}:{message.id}:")
 
-    def failed(
-        self, message: QueueMessage[Any], error: BaseException, final: bool
-    ) -> list[RecordChange]:
-        self.dropped(message)
-        return []
-
     def dropped(self, message: QueueMessage[Any]) -> None:
         if self._participants:
             self._end_now_or_later(self._transaction(message))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
-from localqueue.errors import IdempotencyStoreLockedError, StoreBusy
+from localqueue.errors import IdempotencyStoreLockedError
 from localqueue.idempotency.records import IdempotencyRecords
+from localqueue.stores.record_file import RecordFile
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 
-class SQLiteIdempotencyStore(IdempotencyRecords):
+class SQLiteIdempotencyStore(RecordFile, IdempotencyRecords):
     """A ledger in one file, shared by the threads and processes of one host.
 
     It may be the file of a queue: then a success is noted in the transaction of the
@@ -19,24 +18,7 @@ class SQLiteIdempotencyStore(IdempotencyRecords):
     is how long a call waits for other writers before it raises IdempotencyStoreLockedError.
     """
 
+    _locked = IdempotencyStoreLockedError
+
     def __init__(self, path: str | Path, timeout: float = 15.0) -> None:
-        self._file = SQLiteQueueStore(path, timeout=timeout)
-        super().__init__(self._file)
-
-    @property
-    def path(self) -> Path:
-        return self._file.path
-
-    def close(self) -> None:
-        """Give up the file; later calls raise StoreClosed. Idempotent."""
-        self._file.close()
-
-    def __repr__(self) -> str:
-        return f"SQLiteIdempotencyStore({str(self.path)!r})"
-
-    @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreBusy as busy:
-            raise IdempotencyStoreLockedError(self.path) from busy
+        super().__init__(SQLiteQueueStore(path, timeout=timeout))

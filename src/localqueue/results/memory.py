@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from localqueue.results.records import ResultRecords
-from localqueue.stores.memory import MemoryQueueStore
+from localqueue.stores.record_memory import RecordMemory
 
 
-class MemoryResultStore(ResultRecords):
+class MemoryResultStore(RecordMemory, ResultRecords):
     """Results live as long as this object: for tests, and for work that a restart forgets.
 
     They are checked and copied as in a file.
     """
-
-    def __init__(self) -> None:
-        super().__init__(MemoryQueueStore())
-
-    def close(self) -> None:
-        """Forget everything; later calls raise StoreClosed. Idempotent."""
-        self.store.close()
-
-    def __repr__(self) -> str:
-        return "MemoryResultStore()"

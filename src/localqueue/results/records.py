@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any
 
 from localqueue.checks import check_key
 from localqueue.codec import JSON_CODEC
 from localqueue.errors import InvalidMessage, InvalidResult, StoreCorrupt, StoreUnsupported
 from localqueue.stores.protocol import QueueStore
+from localqueue.stores.record_view import ANY_TIME, RecordView
 from localqueue.stores.records import RecordChange
 
 KIND = "result"
 VERSION = 1
-ANY_TIME = 0.0
-"""These records have no end of life of their own, so the store need not know how late it is."""
 
 
-class ResultRecords:
+class ResultRecords(RecordView):
     """Results in any store of localqueue, for example that of a queue: ``of(queue.store)``.
 
     Values are kept as JSON: what comes back is a copy, tuples are lists, and InvalidResult is
     raised for what JSON cannot say.
     """
-
-    def __init__(self, store: QueueStore) -> None:
-        self.store = store
 
     @classmethod
     def of(cls, store: QueueStore) -> ResultRecords:
@@ -55,18 +49,6 @@ class ResultRecords:
     def removal(self, key: str) -> RecordChange:
         """What ``delete`` would do, for a transaction of the store."""
         return RecordChange(KIND, check_key("result key", key), None)
-
-    def close(self) -> None:
-        """Leave the store to whoever opened it."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _asking(self) -> AbstractContextManager[object]:
-        return contextlib.nullcontext()
 
 
 def encode_result(value: Any) -> bytes:

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import inspect
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -14,44 +13,20 @@ from tenacity import AsyncRetrying, DoAttempt, DoSleep, RetryCallState
 
 from localqueue.retry.attempts import Attempts
 from localqueue.retry.call_state import PersistentCallState
-from localqueue.retry.options import RetryOptions
+from localqueue.retry.functions import check_is_no_generator_function
+from localqueue.retry.keyed import F, KeyedRetry
 from localqueue.retry.record import RetryRecord
-from localqueue.retry.retrying import Retried
+from localqueue.retry.recording import RecordingRetry
 
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class PersistentAsyncRetrying:
+class PersistentAsyncRetrying(KeyedRetry):
     """PersistentRetrying for coroutine functions, with the same options.
 
     Callbacks and strategies may be coroutine functions where Tenacity takes them. The store is
     called in helper threads: the event loop never waits for a file.
     """
-
-    def __init__(self, **options: Any) -> None:
-        self._options = RetryOptions(**options)
-        self._local = threading.local()
-
-    @property
-    def statistics(self) -> dict[str, Any]:
-        """Tenacity's statistics of the call that began last in this thread."""
-        return cast("dict[str, Any]", self._local.__dict__.setdefault("statistics", {}))
-
-    def get_record(self, key: str) -> RetryRecord | None:
-        """What is recorded under a key, if anything. Blocks for as long as the store does."""
-        return self._options.get_record(key)
-
-    def reset(self, key: str) -> None:
-        """Forget the key: its budget is whole again. Blocks for as long as the store does."""
-        self._options.reset(key)
-
-    def copy(self, **changes: Any) -> PersistentAsyncRetrying:
-        """The same retry with some options changed; ``max_tries`` replaces a ``stop``."""
-        copy = type(self).__new__(type(self))
-        copy._options = self._options.changed(changes)
-        copy._local = threading.local()
-        return copy
 
     async def __call__(self, fn: Callable[..., Awaitable[R]], /, *args: Any, **kwargs: Any) -> R:
         """Call the function until it succeeds or the retry gives up."""
@@ -59,16 +34,14 @@ class PersistentAsyncRetrying:
 
     def wraps(self, fn: F) -> F:
         """The function, retried, with ``retry``, ``retry_with(**changes)`` and ``statistics``."""
+        check_is_no_generator_function(fn, who="a persistent retry")
+        self._options.check(fn)
 
         @functools.wraps(fn)
         async def retried(*args: Any, **kwargs: Any) -> Any:
             return await self._run(offers.statistics, fn, args, kwargs)
 
-        def retry_with(**changes: Any) -> F:
-            return self.copy(**changes).wraps(fn)
-
-        offers = cast("Retried", retried)
-        offers.retry, offers.retry_with, offers.statistics = self, retry_with, {}
+        offers = self._offers(retried, fn)
         return cast("F", retried)
 
     async def _run(
@@ -118,20 +91,8 @@ class PersistentAsyncRetrying:
             raise attempts.exhausted()
 
 
-class _AsyncRetrying(AsyncRetrying):
-    """One call's Tenacity: every failure that may be retried is recorded before the pause."""
-
-    def __init__(
-        self, attempts: Attempts, statistics: dict[str, Any], options: dict[str, Any]
-    ) -> None:
-        self._attempts = attempts
-        self._statistics = statistics
-        self._may_stop = options["stop"]
-        super().__init__(**(options | {"stop": self._record_and_stop}))
-
-    @property
-    def statistics(self) -> dict[str, Any]:
-        return self._statistics
+class _AsyncRetrying(RecordingRetry, AsyncRetrying):
+    """One call's Tenacity."""
 
     async def until_done(self, state: PersistentCallState) -> Any:
         """Tenacity's own loop, with a state that counts recorded attempts."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from localqueue.checks import check_key
 from localqueue.errors import ConfigurationError, InvalidArgument
+from localqueue.retry.functions import signature_of
 
 KeyFunction = Callable[..., Any]
 """Called with the arguments of the call; or, if its parameters are called ``fn``, ``args`` and
@@ -18,10 +20,7 @@ def key_from_argument(name: str) -> KeyFunction:
     """The key is the argument of this name, also when it is left at its default."""
     _check_name("argument name", name)
 
-    def key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        return _as_key(argument_of(name, fn, args, kwargs), f"argument {name!r}")
-
-    return key
+    return _ArgumentKey(name)
 
 
 def key_from_attr(
@@ -33,20 +32,51 @@ def key_from_attr(
     if prefix is not None:
         _check_name("prefix", prefix)
 
-    def key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        argument = argument_of(argument_name, fn, args, kwargs)
-        where = f"attribute {attribute_name!r} of argument {argument_name!r}"
-        if not hasattr(argument, attribute_name):
-            raise InvalidArgument(f"{where} was not found: there is no retry key")
-        value = _as_key(getattr(argument, attribute_name), where)
-        return value if prefix is None else f"{prefix}:{value}"
-
-    return key
+    return _ArgumentKey(argument_name, attribute_name, prefix)
 
 
 def idempotency_key_from_id(argument_name: str, *, prefix: str | None = None) -> KeyFunction:
     """The key is the ``id`` of the argument of this name."""
     return key_from_attr(argument_name, "id", prefix=prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class _ArgumentKey:
+    """The key is an argument or one of its attributes; which one can be asked before a call."""
+
+    argument: str
+    attribute: str | None = None
+    prefix: str | None = None
+
+    def __call__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> str:
+        found = argument_of(self.argument, fn, args, kwargs)
+        where = f"argument {self.argument!r}"
+        if self.attribute is not None:
+            where = f"attribute {self.attribute!r} of {where}"
+            if not hasattr(found, self.attribute):
+                raise InvalidArgument(f"{where} was not found: there is no retry key")
+            found = getattr(found, self.attribute)
+        value = _as_key(found, where)
+        return value if self.prefix is None else f"{self.prefix}:{value}"
+
+
+def check_key_function(key_fn: KeyFunction | None, fn: Callable[..., Any]) -> None:
+    """Refuse a key from an argument that the function cannot be given."""
+    if not isinstance(key_fn, _ArgumentKey):
+        return
+    # A wrapper may take the argument for itself, or pass it on: then one of the two has it.
+    for follow_wrapped in (False, True):
+        signature = signature_of(fn, follow_wrapped=follow_wrapped)
+        if signature is None or key_fn.argument in signature.parameters:
+            return
+        if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            return
+    raise ConfigurationError(
+        f"{getattr(fn, '__qualname__', fn)}{signature} has no argument {key_fn.argument!r}"
+        " to make a retry key from"
+    )
 
 
 def resolve_key(

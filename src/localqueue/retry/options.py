@@ -13,15 +13,17 @@ from tenacity import (
     stop_after_attempt,
     stop_never,
     wait_exponential,
+    wait_fixed,
 )
 
 from localqueue.errors import ConfigurationError, InvalidArgument, WrongType
 from localqueue.retry.attempts import Attempts
 from localqueue.retry.default_store import default_store
-from localqueue.retry.keys import KeyFunction, resolve_key
+from localqueue.retry.keys import KeyFunction, check_key_function, resolve_key
 from localqueue.retry.protocol import AttemptStore
 from localqueue.retry.record import RetryRecord
 from localqueue.retry.sqlite import SQLiteAttemptStore
+from localqueue.retry.strategies import check_strategies
 
 TENACITY = frozenset(inspect.signature(BaseRetrying.__init__).parameters) - {"self"}
 _ALTERNATIVES = (("store", "store_path"), ("key", "key_fn"), ("max_tries", "stop"))
@@ -60,6 +62,7 @@ class RetryOptions:
                 raise ConfigurationError(f"pass either {one}= or {other}=, not both")
         if max_tries is not None and (type(max_tries) is not int or max_tries < 1):
             raise InvalidArgument(f"max_tries must be a positive integer, not {max_tries!r}")
+        check_strategies(tenacity)
         if key_fn is not None and not callable(key_fn):
             raise WrongType(f"key_fn must be callable, not {type(key_fn).__name__}")
         self._given = given
@@ -100,6 +103,10 @@ class RetryOptions:
             count_crashes=self._count_crashes,
         )
 
+    def check(self, fn: Callable[..., Any]) -> None:
+        """Refuse a function for which no call could have a key, as far as that can be told."""
+        check_key_function(self._key_fn, fn)
+
     def get_record(self, key: str) -> RetryRecord | None:
         return self.store().load(key)
 
@@ -118,4 +125,6 @@ def _with_defaults(tenacity: Mapping[str, Any], max_tries: int | None) -> dict[s
     for name, value in tenacity.items():
         if value is not None or name not in options:
             options[name] = value
+    if isinstance(options["wait"], (int, float)):
+        options["wait"] = wait_fixed(options["wait"])
     return options

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tenacity import DoAttempt, DoSleep, RetryCallState, Retrying
 
 from localqueue.retry.attempts import Attempts
 from localqueue.retry.call_state import PersistentCallState
-from localqueue.retry.options import RetryOptions
+from localqueue.retry.functions import check_is_done_when_it_returns
+from localqueue.retry.keyed import F, KeyedRetry
 from localqueue.retry.record import RetryRecord
+from localqueue.retry.recording import RecordingRetry
 
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Retried(Protocol):
-    """What a decorated function offers beside being called."""
-
-    retry: Any
-    statistics: dict[str, Any]
-    retry_with: Callable[..., Any]
-
-
-class PersistentRetrying:
+class PersistentRetrying(KeyedRetry):
     """Tenacity's ``Retrying`` whose attempts are recorded under a key.
 
     A call goes on counting where earlier calls under its key ended, in this process or another.
@@ -39,46 +31,21 @@ class PersistentRetrying:
     process dies counts too, and the budget is checked before the first attempt of a call as well.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._options = RetryOptions(**options)
-        self._local = threading.local()
-
-    @property
-    def statistics(self) -> dict[str, Any]:
-        """Tenacity's statistics of the latest call in this thread."""
-        return cast("dict[str, Any]", self._local.__dict__.setdefault("statistics", {}))
-
-    def get_record(self, key: str) -> RetryRecord | None:
-        """What is recorded under a key, if anything."""
-        return self._options.get_record(key)
-
-    def reset(self, key: str) -> None:
-        """Forget the key: its budget is whole again."""
-        self._options.reset(key)
-
-    def copy(self, **changes: Any) -> PersistentRetrying:
-        """The same retry with some options changed; ``max_tries`` replaces a ``stop``."""
-        copy = type(self).__new__(type(self))
-        copy._options = self._options.changed(changes)
-        copy._local = threading.local()
-        return copy
-
     def __call__(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         """Call the function until it succeeds or the retry gives up."""
+        _check_can_be_retried(fn)
         return cast("R", self._run({}, fn, args, kwargs))
 
     def wraps(self, fn: F) -> F:
         """The function, retried, with ``retry``, ``retry_with(**changes)`` and ``statistics``."""
+        _check_can_be_retried(fn)
+        self._options.check(fn)
 
         @functools.wraps(fn)
         def retried(*args: Any, **kwargs: Any) -> Any:
             return self._run(offers.statistics, fn, args, kwargs)
 
-        def retry_with(**changes: Any) -> F:
-            return self.copy(**changes).wraps(fn)
-
-        offers = cast("Retried", retried)
-        offers.retry, offers.retry_with, offers.statistics = self, retry_with, {}
+        offers = self._offers(retried, fn)
         return cast("F", retried)
 
     def _run(
@@ -121,20 +88,14 @@ class PersistentRetrying:
             raise attempts.exhausted()
 
 
-class _Retrying(Retrying):
-    """One call's Tenacity: every failure that may be retried is recorded before the pause."""
+def _check_can_be_retried(fn: Callable[..., Any]) -> None:
+    check_is_done_when_it_returns(
+        fn, who="a persistent retry", instead="persistent_async_retry or PersistentAsyncRetrying"
+    )
 
-    def __init__(
-        self, attempts: Attempts, statistics: dict[str, Any], options: dict[str, Any]
-    ) -> None:
-        self._attempts = attempts
-        self._statistics = statistics
-        self._may_stop = options["stop"]
-        super().__init__(**(options | {"stop": self._record_and_stop}))
 
-    @property
-    def statistics(self) -> dict[str, Any]:
-        return self._statistics
+class _Retrying(RecordingRetry, Retrying):
+    """One call's Tenacity."""
 
     def until_done(self, state: PersistentCallState) -> Any:
         """Tenacity's own loop, with a state that counts recorded attempts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from localqueue.errors import ConfigurationError
 from localqueue.telemetry.extra import import_extra
 from localqueue.telemetry.measured import MeasuredQueue
 from localqueue.telemetry.metrics import HistogramSnapshot, Metrics, QueueMetrics
@@ -32,7 +33,7 @@ class Collector:
     """A collector of prometheus-client, registered from its making until ``close``.
 
     Listens to the queues it is given. What they hold is asked of their stores at each scrape.
-    ConfigurationError when prometheus-client is not installed.
+    ConfigurationError when prometheus-client is not installed, and for a second one on a registry.
     """
 
     def __init__(
@@ -47,7 +48,13 @@ class Collector:
         self.metrics = Metrics() if metrics is None else metrics
         """What counts; one that counts already may be given."""
         self._registry = client.REGISTRY if registry is None else registry
-        self._registry.register(self)
+        try:
+            self._registry.register(self)
+        except ValueError as error:
+            raise ConfigurationError(
+                "this registry has a Collector already; use collector.add(queue) of that one, or"
+                " another registry="
+            ) from error
         self._stops = [self.metrics.add(queue) for queue in queues]
         self._closed = False
 

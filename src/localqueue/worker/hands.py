@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
@@ -16,16 +17,22 @@ from localqueue.calls.attachment import Attachment
 from localqueue.calls.awaiting import Awaiting
 from localqueue.calls.face import Blocking, Face
 from localqueue.message import QueueMessage
-from localqueue.outcome import Reject, Retry, Snooze
+from localqueue.outcome import Reject, Retry, Snooze, describe_error
 from localqueue.retry import PersistentAsyncRetrying, PersistentRetrying
 from localqueue.retry.call_state import PersistentCallState
 from localqueue.retry.record import RetryRecord
 from localqueue.rule import FailurePolicy
 from localqueue.telemetry.emitter import Emitter
+from localqueue.worker.finished import finished
 from localqueue.worker.to_the_end import ToTheEnd
 from localqueue.worker.tries import Tries
 from localqueue.workers.context import CurrentMessage, Slot
 from localqueue.workers.shutdown import StopNow
+
+log = logging.getLogger("localqueue.worker")
+
+LONGEST_TEXT = 500
+"""Of an error in the log: one line."""
 
 R = TypeVar("R")
 Stop = Callable[[RetryCallState], Any]
@@ -78,6 +85,23 @@ class Running(NamedTuple):
         """The rule of those who give none: SystemExit is a failure like others."""
         return not self.policy.is_permanent(error)
 
+    def tell_of_another_try(self, state: RetryCallState) -> None:
+        """Nobody else hears of a try that is followed by another one."""
+        # Not the error itself: to print it may fail, or take many lines.
+        error = describe_error(_error_of(state))
+        reason = (
+            "the result was not accepted" if error is None
+            else " ".join(f"{error['type']}: {error['message']}".split())
+        )  # fmt: skip
+        log.warning(
+            "message %s of %r: try %d failed, the next one is in %.3g s: %s",
+            self.message.id,
+            self.message.queue,
+            state.attempt_number,
+            state.upcoming_sleep,
+            reason[:LONGEST_TEXT],
+        )
+
     def counted(self, error: BaseException | None, again: bool) -> bool:
         """Whether the try that ended so is followed by another: ``again``, for the account."""
         self.tries.uncounted = error is not None and not again
@@ -124,6 +148,7 @@ class BlockingHand:
         self._stop = _stop_of(retry)
         self._own_rule: Callable[[RetryCallState], Any] | None = retry.get("retry")
         self._sleeps = retry.get("sleep") is not None
+        self._before_sleep: Callable[[RetryCallState], Any] | None = retry.get("before_sleep")
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  # this is no event loop
@@ -131,7 +156,7 @@ class BlockingHand:
     async def once(self, job: Job, message: QueueMessage[Any], emitter: Emitter) -> Ended:
         try:
             with _surrounding(emitter, message):
-                return Ended(job.handler(message.value, *job.args, **job.kwargs))
+                return Ended(finished(job.handler(message.value, *job.args, **job.kwargs)))
         except BaseException as error:
             return Ended(error=error)
 
@@ -140,7 +165,7 @@ class BlockingHand:
         def one_try(*args: Any, **kwargs: Any) -> Any:
             running.check()
             with _surrounding(running.emitter, running.message):
-                return job.handler(*args, **kwargs)
+                return finished(job.handler(*args, **kwargs))
 
         def decide(state: RetryCallState) -> bool:
             error = _error_of(state)
@@ -152,12 +177,21 @@ class BlockingHand:
                 again = error is not None and running.is_worth_a_retry(error)
             return running.counted(error, again)
 
+        def before_sleep(state: RetryCallState) -> None:
+            running.tell_of_another_try(state)
+            if self._before_sleep is not None:
+                self._before_sleep(state)
+
         def sleep(seconds: float) -> None:
             running.slot.current_of(running.message).wait(seconds)
 
         changes: dict[str, Any] = {} if self._sleeps else {"sleep": sleep}
         retrying = self._retrying.copy(
-            store=running.tries, key=running.message.id, retry=decide, **changes
+            store=running.tries,
+            key=running.message.id,
+            retry=decide,
+            before_sleep=before_sleep,
+            **changes,
         )
         try:
             return Ended(retrying(one_try, running.message.value, *job.args, **job.kwargs))
@@ -189,6 +223,7 @@ class AwaitingHand:
         self._stop = _stop_of(retry)
         self._own_rule: Callable[[RetryCallState], Any] | None = retry.get("retry")
         self._sleeps = retry.get("sleep") is not None
+        self._before_sleep: Callable[[RetryCallState], Any] | None = retry.get("before_sleep")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -196,7 +231,8 @@ class AwaitingHand:
     async def once(self, job: Job, message: QueueMessage[Any], emitter: Emitter) -> Ended:
         try:
             with _surrounding(emitter, message):
-                return Ended(await _awaited(job.handler(message.value, *job.args, **job.kwargs)))
+                result = await _awaited(job.handler(message.value, *job.args, **job.kwargs))
+                return Ended(finished(result))
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -207,7 +243,7 @@ class AwaitingHand:
         async def one_try(*args: Any, **kwargs: Any) -> Any:
             running.check()
             with _surrounding(running.emitter, running.message):
-                return await _awaited(job.handler(*args, **kwargs))
+                return finished(await _awaited(job.handler(*args, **kwargs)))
 
         async def decide(state: RetryCallState) -> bool:
             error = _error_of(state)
@@ -223,12 +259,21 @@ class AwaitingHand:
                 again = error is not None and running.is_worth_a_retry(error)
             return running.counted(error, again)
 
+        async def before_sleep(state: RetryCallState) -> None:
+            running.tell_of_another_try(state)
+            if self._before_sleep is not None:
+                await _awaited(self._before_sleep(state))
+
         async def sleep(seconds: float) -> None:
             await _sleep_until_told(running, seconds)
 
         changes: dict[str, Any] = {} if self._sleeps else {"sleep": sleep}
         retrying = self._retrying.copy(
-            store=running.tries, key=running.message.id, retry=decide, **changes
+            store=running.tries,
+            key=running.message.id,
+            retry=decide,
+            before_sleep=before_sleep,
+            **changes,
         )
         try:
             return Ended(await retrying(one_try, running.message.value, *job.args, **job.kwargs))

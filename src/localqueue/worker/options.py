@@ -26,6 +26,24 @@ AT_ONCE = Backoff(first=0.0, jitter=0.0)
 """Tenacity has waited already, inside the lease."""
 
 
+_OF_WORKER = frozenset(
+    {
+        "backoff",
+        "block",
+        "circuit_breaker",
+        "concurrency",
+        "drain_timeout",
+        "kind",
+        "max_tasks_per_child",
+        "on_progress",
+        "prefetch",
+        "timeout",
+        "until_empty",
+    }
+)
+"""Sought here by those who have the other kind of worker in mind."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Every option, decided."""
@@ -73,6 +91,11 @@ def resolve_options(
     rate_limit = retry.pop("rate_limit", None)
     if rate_limit is not None and not isinstance(rate_limit, RateLimit):
         raise WrongType(f"rate_limit must be a RateLimit, not {type(rate_limit).__name__}")
+    for name in _OF_WORKER & retry.keys():
+        raise WrongType(
+            f"a decorated worker takes no {name}=; Worker of localqueue.workers does, and"
+            " Worker(queue, handler).run(until_empty=True) handles what is there and returns"
+        )
     for name in ("key", "key_fn"):
         if name in retry:
             raise ConfigurationError(f"a worker takes no {name}=: its retry key is the message id")

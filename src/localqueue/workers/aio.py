@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,12 +13,18 @@ from typing import Any
 from localqueue.errors import ConfigurationError, LocalQueueError
 from localqueue.message import QueueMessage
 from localqueue.workers.context import Slot, nothing_runs
+from localqueue.workers.duties import handler_timeout
 from localqueue.workers.execution import INTERRUPTS, Execution
 from localqueue.workers.foreman import Foreman
 from localqueue.workers.liveness import Liveness
+from localqueue.workers.returned import refuse_undone
 from localqueue.workers.shift import Shift
 from localqueue.workers.source import Source
 
+log = logging.getLogger("localqueue.workers")
+
+LATE = 0.1
+"""A handler that nobody stopped for so long did not let the foreman have the loop."""
 SLICE = 0.005
 """Handlers that never wait let others have the loop this often."""
 
@@ -35,11 +42,13 @@ class TaskCrew:
         execution: Execution,
         liveness: Liveness,
         handler: Callable[[Any], Awaitable[Any]],
+        timeout: float | None = None,
     ) -> None:
         self._shift = shift
         self._execution = execution
         self._liveness = liveness
         self._handler = handler
+        self._timeout = timeout
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._dismissed = False
 
@@ -75,7 +84,7 @@ class TaskCrew:
         execution, call, number = self._execution, self._handler, slot.number
         take, done = self._shift.pending.popleft, self._shift.acks.append
         begin, simple = self._liveness.begin, False
-        shutdown = self._shift.shutdown
+        shutdown, timeout = self._shift.shutdown, self._timeout
         sliced = time.monotonic()
         while True:
             try:
@@ -93,6 +102,8 @@ class TaskCrew:
                 if simple:
                     slot.inside = True
                     result = await call(message.value)
+                    if result is not None:
+                        refuse_undone(result)
                 else:
                     source = execution.source(message)
                     if source.commit is not None and not await self._begins(message, source):
@@ -103,11 +114,17 @@ class TaskCrew:
                     slot.inside = True
                     with execution.around(source, message):
                         result = await call(message.value)
+                        if result is not None:
+                            refuse_undone(result)
                 slot.inside = False
+                if timeout is not None:
+                    self._check_time(slot, message, timeout)
             except BaseException as error:
                 slot.inside = False
                 if cancelling.is_from_outside(error):
                     raise
+                if timeout is not None:
+                    self._check_time(slot, message, timeout)
                 await self._failed(slot, message, error)
                 continue
             finally:
@@ -121,6 +138,21 @@ class TaskCrew:
             if slot.began - sliced > SLICE:
                 await asyncio.sleep(0)
                 sliced = time.monotonic()
+
+    def _check_time(self, slot: Slot, message: QueueMessage[Any], timeout: float) -> None:
+        """A handler that blocks the loop also blocks the foreman, who should have told it."""
+        took = time.monotonic() - slot.began
+        told = slot.told(message)
+        if took < timeout or (told is not None and told.cancelled):
+            return
+        slot.tell(message, handler_timeout(timeout))
+        if took >= timeout + LATE:
+            log.warning(
+                "message %s of %r: its handler ran %.1f s without letting go of the event loop, so"
+                " that nothing could end it after %g s; await what blocks, with asyncio.to_thread,"
+                ' or use kind="thread"',
+                message.id, message.queue, took, timeout,
+            )  # fmt: skip
 
     async def _begins(self, message: QueueMessage[Any], source: Source) -> bool:
         commit = source.commit

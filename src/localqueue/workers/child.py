@@ -19,6 +19,7 @@ from localqueue.message import QueueMessage, with_fields
 from localqueue.workers.begun import Begun
 from localqueue.workers.context import Slot, nothing_runs
 from localqueue.workers.parcel import IMPORTED_MAIN, MAIN, pack, pack_error, unpack
+from localqueue.workers.returned import refuse_undone
 from localqueue.workers.wire import Wire
 
 if TYPE_CHECKING:
@@ -125,7 +126,10 @@ class Child:
             # What was told before this moment interrupted nothing.
             if told is not None:
                 told.check()
-            return self._handler(message.value)
+            result = self._handler(message.value)
+            if result is not None:
+                refuse_undone(result)
+            return result
         finally:
             self._inside = False
             with self._changing:

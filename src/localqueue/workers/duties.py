@@ -81,8 +81,7 @@ class Duties:
                 continue
             told = slot.told(message)
             if slot.message is message and (told is None or not told.cancelled):
-                error = HandlerTimeout(f"the handler ran longer than {self._timeout:g} seconds")
-                slot.tell(message, error)
+                slot.tell(message, handler_timeout(self._timeout))
 
     def _is_time_for(self, duty: object, now: float, every: float) -> bool:
         if now < self._next.get(duty, 0.0):
@@ -148,3 +147,8 @@ class Duties:
         for source in self._sources:
             if source.commit is not None:
                 self._aftercare.recover(source.name, source.commit.recover)
+
+
+def handler_timeout(timeout: float) -> HandlerTimeout:
+    """What a handler is told that runs longer than this."""
+    return HandlerTimeout(f"the handler ran longer than {timeout:g} seconds")

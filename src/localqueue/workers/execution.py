@@ -37,7 +37,9 @@ from localqueue.outcome import (
 )
 from localqueue.rule import settle
 from localqueue.stores.protocol import Settle
+from localqueue.stores.settings import DEFAULT_SETTINGS
 from localqueue.workers.context import Slot
+from localqueue.workers.endings_log import log_end
 from localqueue.workers.pace import Pace
 from localqueue.workers.shift import Ended, Shift
 from localqueue.workers.shutdown import StopNow
@@ -170,8 +172,23 @@ class Execution:
         extras = NOTHING
         if source.commit is not None:
             extras = _commit_failure(source.commit, message, outcome, settlement)
-        _log(message, outcome, settlement, source)
-        self._end(message, settlement, _counts_as(outcome, settlement), extras)
+        counts_as = _counts_as(outcome, settlement)
+        if counts_as == "crashed" and not source.removes and self._is_one_crash_too_many(message):
+            counts_as = "dead"
+        is_interrupted = isinstance(outcome, Interrupted)
+        if not is_interrupted or self._shift.is_first_to_interrupt(message):
+            log_end(message, outcome, settlement, counts_as, source, self._sources.worker_id)
+        self._end(message, settlement, counts_as, extras)
+
+    def _is_one_crash_too_many(self, message: QueueMessage[Any]) -> bool:
+        """Whether the store makes a dead letter of it, as far as one can know before."""
+        try:
+            found = self._sources.store.settings(message.queue)
+        except Exception:
+            # The store is in trouble, and what it does with the message is seen there.
+            return False
+        limit = (DEFAULT_SETTINGS if found is None else found[0]).crash_limit
+        return 0 < limit <= message.crashes + 1
 
     def _ask_for_extras(self, commit: Commit, message: QueueMessage[Any], result: Any) -> Extras:
         """What its success writes. A store in trouble is asked again for as long as a lease lasts.
@@ -285,28 +302,3 @@ def _commit_failure(
 
 def _log_trouble(message: QueueMessage[Any], error: BaseException) -> None:
     log.warning("message %s of %r waits for a store: %s", message.id, message.queue, error)
-
-
-def _log(
-    message: QueueMessage[Any], outcome: Outcome, settlement: Settlement, source: Source
-) -> None:
-    match outcome, settlement:
-        case Failed(Snooze()), _:
-            return
-        case Failed(error), _ if source.removes:
-            log.warning(
-                "message %s of %r failed and is lost, at most once",
-                message.id, message.queue, exc_info=error,
-            )  # fmt: skip
-        case Failed(error), Release(delay):
-            log.warning(
-                "message %s of %r failed (attempt %d), again in %.1f s",
-                message.id, message.queue, message.attempts, delay, exc_info=error,
-            )  # fmt: skip
-        case Failed(error), _:
-            log.error(
-                "message %s of %r failed (attempt %d) and is a dead letter now",
-                message.id, message.queue, message.attempts, exc_info=error,
-            )  # fmt: skip
-        case Died(error), _:
-            log.error("message %s of %r: %s", message.id, message.queue, error)

@@ -70,6 +70,7 @@ class Foreman:
         self._groups = sources.groups(liveness)
         self._turns = count()
         self._has_begun = False
+        self._has_said_that_it_stops = False
 
     async def run(self) -> None:
         """Until the worker is asked to stop and has drained, or there is nothing left."""
@@ -225,6 +226,7 @@ class Foreman:
         """Give back what has not begun, and wait for the rest until its time is over."""
         self.holding.act_on_answers()
         self.holding.give_back_pending()
+        self._say_that_it_stops()
         await self._settling.settle_if_possible(self._shift.shutdown.left())
         if self._shift.held and self._shift.shutdown.is_over():
             if self.holding.take_back_running():
@@ -234,6 +236,25 @@ class Foreman:
                 return True
         self._duties.check_timeouts()
         return not self._shift.held
+
+    def _say_that_it_stops(self) -> None:
+        """Once, when a signal asked: whoever sent it should know what is waited for, and how long.
+
+        Nothing when nothing is.
+        """
+        shutdown = self._shift.shutdown
+        if self._has_said_that_it_stops or shutdown.signal is None:
+            return
+        self._has_said_that_it_stops = True
+        running = len(self._shift.held.keys() - self._settling.known())
+        if running and not shutdown.is_over():
+            log.warning(
+                "%s: stopping, waiting up to %g s for %d %s; a second signal gives %s back now",
+                shutdown.signal.name,
+                shutdown.drain_timeout,
+                running,
+                *(("handlers", "them") if running > 1 else ("handler", "it")),
+            )
 
     async def end(self) -> None:
         """Nothing that was leased stays so, if the store can still be told.

@@ -16,6 +16,7 @@ from localqueue.stores.present import present_leased
 from localqueue.stores.protocol import LeaseAnswer, Settle, StoredMessage
 from localqueue.workers.aftercare import Aftercare
 from localqueue.workers.driver import Ask
+from localqueue.workers.endings_log import log_interrupted
 from localqueue.workers.heartbeat import Held
 from localqueue.workers.pace import Pace
 from localqueue.workers.settling import Settling
@@ -110,12 +111,8 @@ class Holding:
             if id(message) not in kept:
                 self._pace.ended(None)
             self._tell(message, WorkerStopped("the worker stops and does not wait any longer"))
-            log.warning(
-                "message %s of %r was not done when the worker stopped, and is %s",
-                message.id,
-                message.queue,
-                "lost" if self._sources[message.queue].removes else "given back",
-            )
+            if self._shift.is_first_to_interrupt(message):
+                log_interrupted(message, removes=self._sources[message.queue].removes)
             self._end(message, Release(), "released")
         return bool(left)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 import io
 import pickle
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from localqueue.outcome import describe_error
+from localqueue.workers.trace import trace_text
 
 MAIN = "__main__"
 IMPORTED_MAIN = "__mp_main__"
@@ -47,10 +47,7 @@ def pack_error(error: BaseException) -> dict[str, Any]:
             break
         last["cause"] = last = _pack_one(cause)
         cause = cause.__cause__
-    try:
-        packed["trace"] = "".join(traceback.format_exception(error))
-    except Exception:
-        packed["trace"] = ""
+    packed["trace"] = trace_text(error)
     return packed
 
 
@@ -63,7 +60,7 @@ def unpack_error(packed: dict[str, Any]) -> BaseException:
     if packed.get("cause") is not None:
         error.__cause__ = unpack_error(packed["cause"])
     if packed.get("trace"):
-        error.add_note(f"In the process of the handler:\n{packed['trace'].rstrip()}")
+        error.add_note(f"In the process of the handler:\n{packed['trace']}")
     return error
 
 

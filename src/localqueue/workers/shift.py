@@ -56,6 +56,8 @@ class Shift:
         """When the foreman was last seen at work; of ``time.monotonic()``."""
         self.counts: Counter[str] = Counter()
         self._measured = (0, 0.0)
+        self._interrupted: dict[int, tuple[QueueMessage[Any]]] = {}
+        """What was not done when the worker stopped; kept, so that an ``id()`` stays its own."""
 
     def free(self) -> int:
         """How many runners wait, and have nothing to wait for."""
@@ -70,6 +72,11 @@ class Shift:
         worked = sum([slot.worked(now) for slot in self.slots])
         before, self._measured = self._measured, (count, worked)
         return count - before[0], worked - before[1]
+
+    def is_first_to_interrupt(self, message: QueueMessage[Any]) -> bool:
+        """Whether nobody asked this before: its runner and the foreman may give it back at once."""
+        mine = (message,)
+        return self._interrupted.setdefault(id(message), mine) is mine
 
     def summary(self) -> Summary:
         return Summary(**self.counts)

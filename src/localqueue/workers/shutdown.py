@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -28,6 +30,8 @@ class Shutdown:
         """Of ``time.monotonic()``; None while the worker is not asked to stop."""
         self.reason: BaseException | None = None
         """What ``run`` raises in the end: a KeyboardInterrupt that a handler raised."""
+        self.signal: signal.Signals | None = None
+        """The one that asked, if one did."""
         self._listener: Callable[[], object] | None = None
 
     @property
@@ -84,12 +88,13 @@ class Signals:
         self._is_inside = is_inside
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
+    def installed(self, numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[None]:
         before: dict[int, Any] = {}
         try:
-            for number in SIGNALS:
+            for number in numbers:
                 before[number] = signal.signal(number, self._hear)
-            self._installed = True
+            # A poke is a SIGTERM: nobody else must hear it.
+            self._installed = SIGNALS[0] in before
             yield
         finally:
             self._installed = False
@@ -103,12 +108,14 @@ class Signals:
             self._poked = True
             signal.pthread_kill(self._main, SIGNALS[0])
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
         poked, self._poked = self._poked, False
         if not poked:
             if self._shutdown.asked:
                 self._shutdown.at_once()
             else:
+                # Not logged here: a signal comes in the middle of anything, of logging as well.
+                self._shutdown.signal = signal.Signals(number)
                 self._shutdown.ask()
         if self._shutdown.is_over() and self._is_inside():
             raise StopNow
@@ -116,3 +123,16 @@ class Signals:
 
 def may_handle_signals() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+def unclaimed_signals() -> list[signal.Signals]:
+    """Those of SIGTERM and SIGINT that do what they do in any program, and in asyncio.run()."""
+    return [number for number in SIGNALS if _is_default(signal.getsignal(number))]
+
+
+def _is_default(handler: Any) -> bool:
+    if handler in (signal.SIG_DFL, signal.default_int_handler):
+        return True
+    # asyncio.run() cancels its main task with SIGINT.
+    function = handler.func if isinstance(handler, functools.partial) else handler
+    return isinstance(getattr(function, "__self__", None), asyncio.Runner)

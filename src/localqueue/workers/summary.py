@@ -14,13 +14,13 @@ class Summary:
     failed: int = 0
     """Failed, and will be delivered again."""
     dead: int = 0
-    """Dead letters: failed too often, rejected, or not to be decoded."""
+    """Dead letters: failed or crashed too often, rejected, or not to be decoded."""
     snoozed: int = 0
     """To be delivered again later, as the handler or another delivery of its key asked for."""
     cancelled: int = 0
     """Cancelled by somebody while the handler ran."""
     crashed: int = 0
-    """What ran the handler died."""
+    """The process of the handler died, and the message comes back; the last crash is in dead."""
     released: int = 0
     """Interrupted because the worker stopped, or not committed: a store was busy or full."""
     returned: int = 0

@@ -15,6 +15,7 @@ from localqueue.workers.driver import Hand, Hands
 from localqueue.workers.execution import INTERRUPTS, Execution
 from localqueue.workers.foreman import Foreman
 from localqueue.workers.liveness import Liveness
+from localqueue.workers.returned import refuse_undone
 from localqueue.workers.shift import Shift
 
 
@@ -28,7 +29,10 @@ class InThread:
         return True
 
     def call(self, message: QueueMessage[Any]) -> Any:
-        return self._handler(message.value)
+        result = self._handler(message.value)
+        if result is not None:
+            refuse_undone(result)
+        return result
 
     def interrupt(self, error: LocalQueueError) -> None:
         """Nothing: the handler was told."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self, get_args
@@ -29,8 +30,15 @@ from localqueue.workers.liveness import Liveness
 from localqueue.workers.pace import Pace
 from localqueue.workers.prefetch import Prefetch
 from localqueue.workers.process import ProcessHands, check_process_handler
+from localqueue.workers.returned import refuse_generator_function
 from localqueue.workers.shift import Shift
-from localqueue.workers.shutdown import Shutdown, Signals, may_handle_signals
+from localqueue.workers.shutdown import (
+    SIGNALS,
+    Shutdown,
+    Signals,
+    may_handle_signals,
+    unclaimed_signals,
+)
 from localqueue.workers.source import Sources, check_queues
 from localqueue.workers.summary import Summary
 from localqueue.workers.thread import InThread, ThreadCrew, ThreadDriver
@@ -78,6 +86,7 @@ class Worker:
         self.queues = check_queues(queues)
         if not callable(handler):
             raise WrongType(f"handler must be callable, not {type(handler).__name__}")
+        refuse_generator_function(handler)
         self.handler = handler
         self.kind: Kind = _check_kind(kind, handler)
         self.concurrency = check_count("concurrency", concurrency, least=1)
@@ -101,7 +110,7 @@ class Worker:
         interval = max(config.min_interval for config in configs)
         self._pace = Pace(
             check_seconds("min_interval", _first(min_interval, interval)),
-            rate_limit.limiter() if isinstance(rate_limit, RateLimit) else rate_limit,
+            _limiter(rate_limit),
             _breaker(circuit_breaker, configs),
         )
         self._lock = threading.Lock()
@@ -127,22 +136,28 @@ class Worker:
         """
         if handle_signals is None:
             handle_signals = may_handle_signals()
-        elif handle_signals and not may_handle_signals():
-            raise ConfigurationError("signals can be handled in the main thread only")
+        elif handle_signals:
+            _check_main_thread()
         return self._run(self._begin(), until_empty, handle_signals)
 
-    async def run_async(self, until_empty: bool = False) -> Summary:
-        """The same on the running event loop, for ``kind="asyncio"``; signals are the caller's.
+    async def run_async(
+        self, until_empty: bool = False, handle_signals: bool | None = None
+    ) -> Summary:
+        """The same on the running event loop, for ``kind="asyncio"``.
 
-        When the task is cancelled, what runs is cancelled and given back.
+        In the main thread SIGTERM and SIGINT stop it as they stop ``run``, each unless the program
+        has a handler for it; ``handle_signals=True`` takes both, False leaves both alone. When the
+        task is cancelled, what runs is cancelled and given back.
         """
         if self.kind != "asyncio":
             raise ConfigurationError(f'run_async() is for kind="asyncio", not {self.kind!r}')
+        heard = _signals_to_hear(handle_signals)
         shutdown = self._begin()
         try:
             shift, signals = self._new_shift(shutdown, until_empty), Signals(shutdown)
-            sources = await asyncio.to_thread(self._open)
             with contextlib.ExitStack() as until_over:
+                until_over.enter_context(signals.installed(heard))
+                sources = await asyncio.to_thread(self._open)
                 driver = self._make_driver(shift, sources, signals, until_over)
                 assert isinstance(driver, TaskDriver)
                 await driver.run_async()
@@ -255,7 +270,7 @@ class Worker:
         execution = Execution(shift, sources, self._pace)
         crew: TaskCrew | ThreadCrew | Pile
         if self.kind == "asyncio":
-            crew = TaskCrew(shift, execution, liveness, self.handler)
+            crew = TaskCrew(shift, execution, liveness, self.handler, self.timeout)
         elif self._is_inline():
             crew = Pile(shift)
         else:
@@ -314,6 +329,21 @@ class Worker:
         return lambda slot: hand
 
 
+def _check_main_thread() -> None:
+    if not may_handle_signals():
+        raise ConfigurationError("signals can be handled in the main thread only")
+
+
+def _signals_to_hear(handle_signals: bool | None) -> Sequence[signal.Signals]:
+    """On a loop that belongs to others: what they have claimed stays theirs, unless it is given."""
+    if handle_signals:
+        _check_main_thread()
+        return SIGNALS
+    if handle_signals is None and may_handle_signals():
+        return unclaimed_signals()
+    return ()
+
+
 def _check_kind(kind: Any, handler: Callable[..., Any]) -> Kind:
     is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 - whether calling it makes a coroutine
@@ -356,11 +386,26 @@ def _backoff(given: Backoff | float | None) -> Backoff:
     return Backoff(seconds, seconds, 1.0, 0.0)
 
 
+def _limiter(given: RateLimit | Limiter | None) -> Limiter | None:
+    if isinstance(given, RateLimit):
+        return given.limiter()
+    if given is None or _has_all(given, "delay", "available", "try_acquire"):
+        return given
+    raise WrongType(
+        f"rate_limit must be a RateLimit, such as RateLimit(5, per=1.0), not {_what(given)}"
+    )
+
+
 def _breaker(given: CircuitBreaker | Breaker | None, configs: Sequence[Any]) -> Breaker | None:
     if isinstance(given, CircuitBreaker):
         return given.circuit()
     if given is not None:
-        return given
+        if _has_all(given, "delay", "allow", "succeeded", "failed", "abandoned"):
+            return given
+        raise WrongType(
+            "circuit_breaker must be a CircuitBreaker, such as"
+            f" CircuitBreaker(failures=5, cooldown=30.0), not {_what(given)}"
+        )
     for config in configs:
         if config.circuit_breaker_failures:
             breaker = CircuitBreaker(
@@ -368,6 +413,16 @@ def _breaker(given: CircuitBreaker | Breaker | None, configs: Sequence[Any]) -> 
             )
             return breaker.circuit()
     return None
+
+
+def _has_all(given: Any, *methods: str) -> bool:
+    return not isinstance(given, type) and all(
+        callable(getattr(given, method, None)) for method in methods
+    )
+
+
+def _what(given: Any) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def _first(given: Any, otherwise: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,20 @@ def test_a_hung_handler_is_given_up_after_the_time_to_drain(store: MemoryQueueSt
         assert queue.stats().ready == 1
     finally:
         finish.set()
+
+
+def test_working_off_and_then_closing_leaves_nothing_that_was_leased_ahead(
+    store: MemoryQueueStore,
+) -> None:
+    for name in ("one", "two", "three"):
+        dispatcher = ThreadedDispatcher([lambda message: time.sleep(0.004)])
+        queue: PersistentQueue[int] = PersistentQueue(name, store=store, dispatch_policy=dispatcher)
+        queue.put_many(range(150))
+
+        queue.dispatch_pending()
+        dispatcher.close()
+
+        assert queue.stats().total == 0
 
 
 def test_there_is_nothing_to_work_off_in_a_paused_queue(store: MemoryQueueStore) -> None:

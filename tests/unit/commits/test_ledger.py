@@ -526,3 +526,19 @@ def _another_message_of_the_key(worker: Worker) -> Any:
     """The store itself never holds two, so this one only says so."""
     worker.queue.put("value", dedupe_key="another")
     return replace(leased(worker), dedupe_key="key")
+
+
+def test_a_key_that_is_done_is_skipped_whatever_the_value_and_that_is_logged(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker.queue.put("value", dedupe_key="key")
+    worker.work(succeed)
+    message = put_and_lease(worker, "another value")
+
+    with caplog.at_level("INFO", logger="localqueue.commits"):
+        assert isinstance(worker.commit.begin(message), Done)
+
+    (line,) = caplog.messages
+    assert message.id in line
+    assert "without its handler" in line
+    assert "'key'" in line

@@ -10,7 +10,9 @@ import pytest
 
 from localqueue import MemoryQueueStore, TransactionalOutboxCommit, failpoints
 from localqueue.commits import author
+from localqueue.commits.envelopes import outbox_envelopes
 from localqueue.commits.outbox import PATIENCE
+from localqueue.errors import ConfigurationError
 from localqueue.idempotency import IdempotencyRecords
 from localqueue.outcome import Ack
 from localqueue.results import MemoryResultStore, ResultRecords
@@ -278,3 +280,48 @@ def test_this_process_is_not_gone_and_one_that_ended_is() -> None:
 
     assert not author.is_gone(this)
     assert author.is_gone(f"{boot} {child.pid} 1")
+
+
+def test_what_is_in_the_outbox_can_be_listed_and_removed(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    with MemoryResultStore() as outbox:
+        for given in (None, outbox):
+            worker = worker_with(store, TransactionalOutboxCommit(given), clock)
+            keys = [f"{given is None}-{number:03}" for number in range(201)]
+            for key in keys:
+                worker.queue.put("value", dedupe_key=key)
+                worker.work(succeed)
+
+            listed = list(outbox_envelopes(worker.queue))
+
+            assert [envelope["dedupe_key"] for _, envelope in listed] == keys
+            for key, _ in listed:
+                (given or ResultRecords.of(store)).delete(key)
+            assert list(outbox_envelopes(worker.queue)) == []
+
+
+def test_the_outbox_of_another_queue_is_not_listed(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    worker = worker_with(store, TransactionalOutboxCommit(), clock)
+    other = effectively_once(store, IdempotencyRecords.of(store), name="jobs2", clock=clock)
+    worker.queue.put("value", dedupe_key="key")
+    worker.work(succeed)
+
+    assert [key for key, _ in outbox_envelopes(worker.queue)] == [ENVELOPE_KEY]
+    assert list(outbox_envelopes(other)) == []
+
+
+def test_an_outbox_of_an_unknown_kind_cannot_be_listed(
+    store: MemoryQueueStore, clock: ManualClock
+) -> None:
+    class Own:
+        def load(self, key: str) -> Any: ...
+        def save(self, key: str, value: Any) -> None: ...
+        def delete(self, key: str) -> None: ...
+
+    worker = worker_with(store, TransactionalOutboxCommit(Own()), clock)
+
+    with pytest.raises(ConfigurationError, match="Own, which cannot be listed"):
+        outbox_envelopes(worker.queue)

@@ -182,7 +182,7 @@ def test_a_second_collector_on_one_registry_is_refused_and_listens_to_nothing(
     queue = new_queue(listeners=())
     Collector(registry=registry)
 
-    with pytest.raises(ValueError, match="Duplicated timeseries"):
+    with pytest.raises(ConfigurationError, match=r"use collector\.add\(queue\)"):
         Collector([queue], registry=registry)
 
     assert queue.telemetry.listeners == ()

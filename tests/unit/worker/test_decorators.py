@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import threading
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from tenacity import wait_none
 
-from localqueue import MemoryQueueStore, PersistentQueue
+from localqueue import PersistentQueue
 from localqueue.worker import persistent_async_worker, persistent_worker
 from localqueue.workers.context import current_message
 
@@ -210,9 +211,15 @@ def test_rules_and_callbacks_of_an_async_worker_may_be_coroutine_functions(queue
     assert queue.stats().dead == 1
 
 
-def test_a_plain_function_may_be_an_async_workers_handler() -> None:
-    queue: Queue = PersistentQueue("jobs", store=MemoryQueueStore())
-    queue.put("job")
-    handle: Any = persistent_async_worker(queue)(lambda value: value)
+def test_a_wrapper_of_a_coroutine_function_may_be_an_async_workers_handler(queue: Queue) -> None:
+    async def handle(value: Any) -> Any:
+        return value
 
-    assert asyncio.run(handle()) == "job"
+    @functools.wraps(handle)
+    def wrapper(*args: Any) -> Any:
+        return handle(*args)
+
+    queue.put("job")
+    work: Any = persistent_async_worker(queue)(wrapper)
+
+    assert asyncio.run(work()) == "job"

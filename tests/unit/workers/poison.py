@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
@@ -54,6 +55,8 @@ def misbehave(value: dict[str, Any]) -> Any:
         case "overflow":
             no_core()
             os.kill(os.getpid(), signal.SIGSEGV)
+        case "return a coroutine":
+            return asyncio.sleep(0)
         case "eat memory":
             eat_memory()
         case "loop":

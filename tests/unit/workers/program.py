@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Any
 
@@ -16,14 +17,14 @@ def main(path: str, kind: str, concurrency: str, drain_timeout: str, prefetch: s
     queue = PersistentQueue[Any]("jobs", store=store, lease_timeout=30.0)
     worker = Worker(
         queue,
-        act_async if kind == "asyncio" else act,
+        act if kind == "thread" else act_async,
         concurrency=int(concurrency),
         drain_timeout=float(drain_timeout),
         prefetch=int(prefetch),
         worker_id="program",
     )
     try:
-        summary = worker.run()
+        summary = asyncio.run(worker.run_async()) if kind == "run_async" else worker.run()
     except KeyboardInterrupt:
         sys.stdout.write("interrupted")
     else:

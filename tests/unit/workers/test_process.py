@@ -63,7 +63,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_message_that_kills_its_process_is_a_dead_letter_and_the_others_are_done(
-    stage: Stage, do: str, how: str
+    stage: Stage, do: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = stage.queue(crash_limit_policy=CrashLimit(2))
     queue.put_many([stage.act(name=n) for n in range(10)])
@@ -72,7 +72,10 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_and_the_others_are_do
 
     summary = worker(queue, concurrency=2).run(until_empty=True)
 
-    assert (summary.done, summary.crashed + summary.dead) == (20, 2)
+    assert (summary.done, summary.crashed, summary.dead) == (20, 1, 1)
+    says = [record.getMessage() for record in caplog.records if "crash" in record.getMessage()]
+    assert "crash 1) is delivered again: " in says[0]
+    assert "crash 2) is a dead letter now: " in says[1]
     assert sorted(stage.names()) == list(range(20))
     (dead,) = queue.dead_letters()
     assert (dead.crashes, dead.failures) == (2, 0)
@@ -606,7 +609,8 @@ def test_a_signal_for_all_processes_lets_handlers_end(stage: Stage, number: int)
         gate.touch()
         output, errors = process.communicate(timeout=60)
 
-    assert errors == ""
+    # The worker may say that it waits, if it has to wait for long enough to notice.
+    assert [line for line in errors.splitlines() if ": stopping, waiting" not in line] == []
     assert "done=2" in output
     assert queue.stats().total == 0
 

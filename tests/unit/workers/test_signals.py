@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from localqueue.errors import ConfigurationError
 from localqueue.queue import PersistentQueue
 from localqueue.workers.context import current_message
 from localqueue.workers.worker import Worker
@@ -20,7 +23,7 @@ from tests.unit.workers.acts import PATIENCE
 from tests.unit.workers.phrases import Stage, eventually
 
 ROOT = Path(__file__).parents[3]
-KINDS = ["thread", "asyncio"]
+KINDS = ["thread", "asyncio", "run_async"]
 
 
 @contextmanager
@@ -32,6 +35,7 @@ def program(
         [sys.executable, "-m", "tests.unit.workers.program", *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
@@ -42,9 +46,13 @@ def program(
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
-    return output.strip()
+    return said_and_logged(process)[0]
+
+
+def said_and_logged(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
+    output, log = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, log
+    return output.strip(), log.splitlines()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,6 +168,85 @@ def test_a_killed_worker_is_charged_for_what_it_ran_and_for_nothing_else(
 
     assert crashes[poison.id] == 1
     assert [crashes[message.id] for message in innocent] == [0] * 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_the_log_says_what_a_stop_waits_for_and_what_the_second_signal_gave_back(
+    stage: Stage, kind: str, concurrency: int
+) -> None:
+    queue = stage.queue()
+    never = stage.gate("never")
+    running = [queue.put(stage.act(name=n, until=never, listens=False)) for n in range(concurrency)]
+
+    with program(stage, kind, concurrency) as process:
+        assert process.stderr is not None
+        eventually(lambda: len(stage.names("began")) == concurrency)
+        process.send_signal(signal.SIGTERM)
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        _, log = said_and_logged(process)
+
+    whom = "1 handler; a second signal gives it" if concurrency == 1 else "2 handlers; a second"
+    assert f"SIGTERM: stopping, waiting up to 30 s for {whom}" in first
+    assert sorted(log) == sorted(
+        f"message {message.id} of 'jobs' was not done when the worker stopped, and is given back"
+        for message in running
+    )
+
+
+def test_a_worker_on_a_loop_leaves_claimed_signals_alone_and_puts_the_others_back(
+    stage: Stage,
+) -> None:
+    queue = stage.queue()
+    queue.put(1)
+    seen: list[Any] = []
+
+    async def handler(value: Any) -> None:
+        seen.append([signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)])
+
+    async def main(**options: Any) -> None:
+        before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+        queue.put(2)
+        await Worker(queue, handler).run_async(until_empty=True, **options)
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+        seen.append(before)
+
+    async def claims() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, print)
+        await main()
+
+    asyncio.run(main(handle_signals=False))
+    assert seen[0] == seen[-1]
+    seen.clear()
+    asyncio.run(main())
+    assert all(heard != before for heard, before in zip(seen[0], seen[-1], strict=True))
+    seen.clear()
+    asyncio.run(claims())
+    assert [heard == before for heard, before in zip(seen[0], seen[-1], strict=True)] == [
+        True,
+        False,
+    ]
+
+
+def test_a_worker_on_a_loop_of_another_thread_cannot_be_asked_to_hear_signals(
+    stage: Stage,
+) -> None:
+    queue = stage.queue()
+
+    async def handler(value: Any) -> None:
+        """Handles it."""
+
+    def run(**options: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            worker = Worker(queue, handler)
+            return pool.submit(
+                lambda: asyncio.run(worker.run_async(until_empty=True, **options))
+            ).result()
+
+    with pytest.raises(ConfigurationError, match="main thread"):
+        run(handle_signals=True)
+    assert run().done == 0
 
 
 def test_the_signal_handlers_of_before_are_put_back(stage: Stage) -> None:

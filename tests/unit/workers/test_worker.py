@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,12 +29,13 @@ from localqueue.errors import (
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
 from localqueue.resilience.circuit_breaker import Circuit, CircuitBreaker
+from localqueue.resilience.rate_limiter import RateLimit
 from localqueue.spec import QueueSpec
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.telemetry.events import Event
 from localqueue.workers import Backoff, CurrentMessage, Summary, Worker, current_message
 from localqueue.workers.prefetch import MOST, Prefetch
-from tests.unit.workers.phrases import Stage, eventually, working
+from tests.unit.workers.phrases import Stage, dead_errors, eventually, working
 
 
 async def nothing(value: Any) -> None:
@@ -195,6 +197,27 @@ def test_a_handler_that_was_cancelled_leaves_nothing_to_the_next(stage: Stage) -
 
     assert seen == ["too long", "cancels itself", "plain"]
     assert summary == Summary(done=1, dead=2, returned=summary.returned)
+
+
+@pytest.mark.parametrize("end", ["return", "raise"])
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_handler_that_blocks_the_loop_for_too_long_has_failed(
+    stage: Stage, end: str, listens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = stage.queue(listeners=[lambda event: None] if listens else [])
+    queue.put_many(["slow", "next"])
+
+    async def handler(value: str) -> None:
+        if value == "slow":
+            time.sleep(0.3)  # noqa: ASYNC251 - which is what it should not do
+            if end == "raise":
+                raise ValueError
+
+    summary = Worker(queue, handler, timeout=0.1, max_tries=1).run(until_empty=True)
+
+    assert (summary.done, summary.dead) == (1, 1)
+    assert dead_errors(queue) == ["HandlerTimeout"]
+    assert any("without letting go of the event loop" in text for text in caplog.messages)
 
 
 def test_a_busy_worker_lets_other_tasks_have_the_loop(stage: Stage) -> None:
@@ -547,11 +570,37 @@ def test_what_no_worker_can_do_is_refused_when_it_is_made(
 
 
 def test_queues_of_different_stores_need_a_worker_each(stage: Stage) -> None:
-    with PersistentQueue[Any]("other", store=MemoryQueueStore()) as other:
-        worker = Worker([stage.queue(), other], print)
+    with (
+        PersistentQueue[Any]("other", store=MemoryQueueStore()) as other,
+        pytest.raises(ConfigurationError, match="a worker for each store"),
+    ):
+        Worker([stage.queue(), other], print)
 
-        with pytest.raises(ConfigurationError, match="a worker for each store"):
-            worker.run(until_empty=True)
+
+def test_queues_of_different_files_are_refused_before_any_is_opened(tmp_path: Path) -> None:
+    one, same, two = tmp_path / "one", tmp_path / "." / "one", tmp_path / "two"
+
+    with pytest.raises(ConfigurationError, match="a worker for each store"):
+        Worker([PersistentQueue("a", store_path=one), of_url("b", two)], print)
+    Worker([PersistentQueue("a", store_path=one), of_url("b", same)], print)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def of_url(name: str, path: Path) -> PersistentQueue[Any]:
+    return PersistentQueue(name, store=f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize("given", [5, "5/s", RateLimit, CircuitBreaker(failures=1, cooldown=1)])
+def test_a_rate_limit_is_a_rate_limit(stage: Stage, given: Any) -> None:
+    with pytest.raises(WrongType, match="rate_limit must be a RateLimit"):
+        Worker(stage.queue(), print, rate_limit=given)
+
+
+@pytest.mark.parametrize("given", [5, True, CircuitBreaker, RateLimit(5)])
+def test_a_circuit_breaker_is_a_circuit_breaker(stage: Stage, given: Any) -> None:
+    with pytest.raises(WrongType, match="circuit_breaker must be a CircuitBreaker"):
+        Worker(stage.queue(), print, circuit_breaker=given)
 
 
 def test_a_worker_runs_once_at_a_time(stage: Stage) -> None:

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from localqueue.adapters.dispatch import process_end
 from localqueue.checks import check_callables
 from localqueue.errors import AdapterClosed, ConfigurationError
 from localqueue.message import QueueMessage
@@ -28,6 +29,8 @@ Handler = Callable[[QueueMessage[Any]], object]
 Queue = PersistentQueue[Any]
 LOOK = 0.025
 """How often ``work_off`` looks whether something is left."""
+GIVE_BACK = 5.0
+"""How long a worker is waited for that gives back what it has."""
 
 
 class Background:
@@ -49,9 +52,11 @@ class Background:
         self._attached: list[weakref.ref[Queue]] = []
         self._workers: list[Worker] = []
         self._closed = False
+        self._is_at_exit = False
         self._here = threading.local()
         """Whether this thread is in a handler."""
         self._start_anew()
+        process_end.watch(self)
 
     @property
     def closed(self) -> bool:
@@ -81,6 +86,9 @@ class Background:
                     f"the dispatcher is closed; message {message.id} is stored and waits for a"
                     " consumer"
                 )
+            if self._is_at_exit:
+                # A handler that is the last to run puts something more: it is stored for later.
+                return
             for queue in self._owners(message.queue):
                 self._see_to(queue)
 
@@ -93,7 +101,8 @@ class Background:
         try:
             while not worker.join(LOOK) and not count.is_reached():
                 # Twice: what was leased a moment ago is not ready, and has not begun either.
-                quiet = quiet + 1 if count.is_idle() and not _has_ready(queue) else 0
+                is_over = count.is_idle() and not self._has_leased(queue) and not _has_ready(queue)
+                quiet = quiet + 1 if is_over else 0
                 if quiet > 1:
                     break
         finally:
@@ -106,6 +115,29 @@ class Background:
             self._closed = True
             workers = list(self._workers)
         return self._end(workers, timeout)
+
+    def end_at_exit(self) -> None:
+        """Ask the workers to stop: the process ends, and nobody has closed this."""
+        if self._pid != os.getpid():
+            # Workers and lock are those of the parent.
+            return
+        with self._lock:
+            self._is_at_exit = True
+            workers = list(self._workers)
+        for worker in workers:
+            worker.stop()
+
+    def wait_at_exit(self, deadline: float) -> None:
+        """Let handlers end until then; what still runs is given back, uncharged."""
+        if self._pid != os.getpid():
+            return
+        for worker in list(self._workers):
+            try:
+                if not worker.join(max(0.0, deadline - time.monotonic())):
+                    worker.stop(now=True)
+                    worker.join(GIVE_BACK)
+            except Exception:
+                log.exception("%r did not end well", worker)
 
     def _start_anew(self) -> None:
         self._pid = os.getpid()
@@ -138,6 +170,10 @@ class Background:
                 self._workers.remove(own)
                 break
         self._workers.append(self._make(queue, self._handle).start())
+
+    def _has_leased(self, queue: Queue) -> bool:
+        """Whether a worker beside this holds what may come back: leased ahead, and not begun."""
+        return any(own.queues[0] is queue and _has_waiting(own) for own in list(self._workers))
 
     def _make(self, queue: Queue, handler: Callable[[Any], None], **more: Any) -> Worker:
         from localqueue.workers import Worker
@@ -203,6 +239,15 @@ class _Count:
 def _has_ready(queue: Queue) -> bool:
     """Whether a worker could lease something now."""
     return queue.qsize() > 0 and not queue.settings().paused
+
+
+def _has_waiting(worker: Worker) -> bool:
+    """Whether it has leased more than its handlers are busy with."""
+    shift = worker._shift
+    if shift is None or worker._shutdown is None:
+        # It does not run: what it could not settle is given back by others.
+        return False
+    return len(shift.held) > sum(slot.message is not None for slot in shift.slots)
 
 
 def _has_ended(worker: Worker) -> bool:

@@ -127,7 +127,7 @@ def end_lease(
         last = "" if error is None else f"; the last one: {error.get('message')}"
         reason = {
             "type": "CrashLimitExceeded",
-            "module": None,
+            "module": "localqueue",
             "message": f"{limit} deliveries ended with the death of their worker{last}",
         }
         bury(tx, row, DEAD_LETTERED, reason, by=by, crashed=True)

@@ -56,6 +56,16 @@ class Attachment:
         return (self._store or SQLiteQueueStore).capabilities
 
     @property
+    def place(self) -> object:
+        """Equal for queues of one store, without opening it: its path, or the store itself."""
+        path = self._path
+        if self._store is not None:
+            path = getattr(self._store, "path", None)
+            if path is None:
+                return id(self._store)
+        return os.path.realpath(default_path() if path is None else path)
+
+    @property
     def store(self) -> QueueStore:
         """The store, opened if it was not."""
         if self.when is None:

@@ -59,6 +59,10 @@ class Shift:
         self._interrupted: dict[int, tuple[QueueMessage[Any]]] = {}
         """What was not done when the worker stopped; kept, so that an ``id()`` stays its own."""
 
+    def is_behind(self) -> bool:
+        """Whether more is leased than handlers are busy with."""
+        return len(self.held) > sum([slot.message is not None for slot in self.slots])
+
     def free(self) -> int:
         """How many runners wait, and have nothing to wait for."""
         # In this order: a runner is idle no more before it takes one.

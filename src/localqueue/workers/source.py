@@ -15,7 +15,6 @@ from localqueue.errors import ConfigurationError, InvalidArgument, WrongType
 from localqueue.policies.resolved import trait
 from localqueue.queue import PersistentQueue
 from localqueue.rule import FailurePolicy
-from localqueue.stores.open import default_path
 from localqueue.stores.protocol import LeaseRequest, QueueStore
 from localqueue.telemetry.emitter import Emitter
 
@@ -127,21 +126,10 @@ def check_queues(queues: Any) -> tuple[PersistentQueue[Any], ...]:
             raise WrongType(f"a worker serves PersistentQueues, not {type(queue).__name__}")
     if len({queue.name for queue in given}) != len(given):
         raise InvalidArgument("a worker serves each queue once")
-    places = [_place(queue) for queue in given]
+    places = [queue._attachment.place for queue in given]
     if any(place != places[0] for place in places[1:]):
         raise ConfigurationError(TWO_STORES)
     return given
-
-
-def _place(queue: PersistentQueue[Any]) -> object:
-    """Which store a queue has, without opening it: a worker may be made long before it runs."""
-    attachment = queue._attachment
-    path = attachment._path
-    if attachment._store is not None:
-        path = getattr(attachment._store, "path", None)
-        if path is None:
-            return id(attachment._store)
-    return os.path.realpath(default_path() if path is None else path)
 
 
 def _one_store(queues: Sequence[PersistentQueue[Any]]) -> tuple[QueueStore, StoreTime]:

@@ -126,6 +126,13 @@ class Worker:
         """What was done so far, in the run that is going on or in the last one."""
         return Summary() if self._shift is None else self._shift.summary()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it runs, and has leased messages that no handler has begun or that wait to be
+        settled."""
+        shift = self._shift
+        return shift is not None and self._shutdown is not None and shift.is_behind()
+
     def run(self, until_empty: bool = False, handle_signals: bool | None = None) -> Summary:
         """Work until ``stop()`` is called; what was done.
 

@@ -90,18 +90,22 @@ def test_a_handler_that_ends_late_has_failed_whatever_it_returned(stage: Stage) 
 def test_a_handler_that_outlives_its_worker_has_its_result_dropped(stage: Stage) -> None:
     queue = stage.queue()
     message = queue.put("slow")
-    gate, reasons = threading.Event(), []
+    began, told, gate = threading.Event(), threading.Event(), threading.Event()
+    reasons: list[Any] = []
 
     def handler(value: Any) -> None:
         current = current_message()
+        began.set()
         current.wait(20)
         reasons.append(current.reason)
+        told.set()
         gate.wait(20)
 
     worker = Worker(queue, handler, concurrency=2, drain_timeout=0.05).start()
-    eventually(lambda: queue.stats().inflight)
+    assert began.wait(20)
     worker.stop()
     assert worker.join(20)
+    assert told.wait(20)
     gate.set()
 
     assert isinstance(reasons[0], WorkerStopped)

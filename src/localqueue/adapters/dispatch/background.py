@@ -173,7 +173,7 @@ class Background:
 
     def _has_leased(self, queue: Queue) -> bool:
         """Whether a worker beside this holds what may come back: leased ahead, and not begun."""
-        return any(own.queues[0] is queue and _has_waiting(own) for own in list(self._workers))
+        return any(own.queues[0] is queue and own.is_behind for own in list(self._workers))
 
     def _make(self, queue: Queue, handler: Callable[[Any], None], **more: Any) -> Worker:
         from localqueue.workers import Worker
@@ -239,15 +239,6 @@ class _Count:
 def _has_ready(queue: Queue) -> bool:
     """Whether a worker could lease something now."""
     return queue.qsize() > 0 and not queue.settings().paused
-
-
-def _has_waiting(worker: Worker) -> bool:
-    """Whether it has leased more than its handlers are busy with."""
-    shift = worker._shift
-    if shift is None or worker._shutdown is None:
-        # It does not run: what it could not settle is given back by others.
-        return False
-    return len(shift.held) > sum(slot.message is not None for slot in shift.slots)
 
 
 def _has_ended(worker: Worker) -> bool:

@@ -209,7 +209,7 @@ def bring_up_to_date(db: sqlite3.Connection, where: str) -> None:
 def check_same_file(path: str, inode: tuple[int, int]) -> None:
     """A deleted or replaced file must not swallow what is put."""
     try:
-        # Twice in every transaction: that of Path takes twice as long.
+        # At least once in every transaction: that of Path takes twice as long.
         stat = os.stat(path)  # noqa: PTH116
     except FileNotFoundError:
         raise StoreMoved(

@@ -92,7 +92,8 @@ def _work(pipe: Connection[Any, Any], path: Path, durability: Durability, durati
     pipe.send("ready")
     pipe.recv()
     end = perf_counter() + duration
-    while perf_counter() < end:
+    # At least once: on a busy machine the time may be over before the first call.
+    while not calls.times or perf_counter() < end:
         try:
             # Everybody puts before taking, so at every moment there is one for everybody.
             calls.timed(partial(queue.put, value))

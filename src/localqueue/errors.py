@@ -9,6 +9,7 @@ LocalQueueError
 │   ├── DamagedMessage                  what is stored is not what was put; it is never handed out
 │   └── DuplicateConflict               the dedupe key belongs to a message with another value
 ├── InvalidResult (ValueError)          a handler's result cannot be stored
+├── PayloadMismatch (ValueError)        a payload does not fit the schema it is read with
 ├── AdapterClosed                       a dispatcher was closed before the message reached it
 ├── LeaseLost                           the receipt is stale: someone else owns the message now
 ├── HandlerTimeout (TimeoutError)       the handler ran longer than its worker allows
@@ -75,6 +76,10 @@ class DuplicateConflict(InvalidMessage):
 
 class InvalidResult(LocalQueueError, ValueError):
     """A handler's result cannot be stored, so its message failed; nothing of it was stored."""
+
+
+class PayloadMismatch(LocalQueueError, ValueError):
+    """A payload does not fit the schema that it is read with; the message is as it was."""
 
 
 class AdapterClosed(LocalQueueError):

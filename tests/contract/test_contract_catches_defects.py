@@ -194,6 +194,23 @@ class RecordsAreChangedOneByOne(MemoryQueueStore):
         return versions
 
 
+class RecordsFollowTheirMessages(MemoryQueueStore):
+    def enqueue_with_records(
+        self, puts: Sequence[Put], changes: Sequence[RecordChange], *, now: Now
+    ) -> Sequence[Enqueued]:
+        answers = self.enqueue_many(puts, now=now)
+        self.change_records(changes, now=now)
+        return answers
+
+
+class RecordsPrecedeTheirMessages(MemoryQueueStore):
+    def enqueue_with_records(
+        self, puts: Sequence[Put], changes: Sequence[RecordChange], *, now: Now
+    ) -> Sequence[Enqueued]:
+        self.change_records(changes, now=now)
+        return self.enqueue_many(puts, now=now)
+
+
 class LeasesAreAlwaysHeld(MemoryQueueStore):
     def extend(
         self, receipts: Sequence[Receipt], *, timeout: float, note: str | None = None, now: Now
@@ -271,6 +288,22 @@ class KeptLeasesAreShortened(MemoryQueueStore):
         return self._held
 
 
+class EveryLeaseEver(MemoryQueueStore):
+    def leased_under(
+        self, liveness: str, queue: str, *, after: int = 0, upto: int | None = None
+    ) -> list[StoredMessage]:
+        return [*self._leased]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._leased: list[StoredMessage] = []
+
+    def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
+        leased = super().lease(request, now=now)
+        self._leased += leased
+        return leased
+
+
 class NobodyIsTold(MemoryQueueStore):
     def watch(self, queues: Any, what: Any) -> Any:
         return super().watch(["somewhere else"], what)
@@ -306,6 +339,9 @@ CAUGHT_BY: list[tuple[type[MemoryQueueStore], str]] = [
     (TheJournalTakesAnyPosition, "a_position_of_another_store_is_foreign"),
     (RecordsDoNotCompare, "a_save_that_expects_another_version_is_refused"),
     (RecordsAreChangedOneByOne, "changes_are_applied_all_or_none"),
+    (RecordsFollowTheirMessages, "a_record_that_is_unlike_keeps_the_messages_out"),
+    (RecordsPrecedeTheirMessages, "a_message_that_is_refused_leaves_the_records_alone"),
+    (RecordsPrecedeTheirMessages, "a_queue_without_room_leaves_the_records_alone"),
     (LeasesAreAlwaysHeld, "extending_answers_one_by_one"),
     (CancelTakesARunningMessageAway, "a_running_message_is_asked_to_stop_and_not_taken_away"),
     (RequeueKeepsTheSpentBudget, "a_requeued_message_has_a_fresh_budget_and_keeps_its_past"),
@@ -319,6 +355,8 @@ CAUGHT_BY: list[tuple[type[MemoryQueueStore], str]] = [
     (TheDeadAreCharged, "the_end_of_a_prefetched_lease_is_no_crash"),
     (KeptLeasesAreShortened, "no_lease_becomes_shorter"),
     (KeptLeasesAreShortened, "notes_stay"),
+    (EveryLeaseEver, "what_was_settled_or_belongs_to_another_by_now_is_not_found"),
+    (EveryLeaseEver, "a_range_of_tokens_leaves_out_its_start_and_has_its_end"),
 ]
 
 

@@ -210,6 +210,7 @@ class TestWhatMinimalStoreAdds:
             lambda store: store.unsubscribe("news", "a", now=NOW),
             lambda store: store.load_record("k", "a", now=NOW),
             lambda store: store.change_records([], now=NOW),
+            lambda store: store.enqueue_with_records([], [RecordChange("k", "a", b"1")], now=NOW),
             lambda store: store.scan_records("k", now=NOW),
             lambda store: store.prune_records("k", now=NOW),
             lambda store: store.journal(),
@@ -321,6 +322,8 @@ class TestWhatMinimalStoreAdds:
         assert store.run_folder is None
         assert store.extend_of("worker-1", timeout=30.0, now=NOW) == 0
         assert store.end_leases_of("worker-1", [leased.id], now=NOW) == 0
+        with pytest.raises(UnsupportedByStore):
+            store.leased_under("worker-1", QUEUE)
         assert store.ack_many([receipt(leased)], now=NOW) == [True]
 
     def test_the_holder_of_a_lease_cannot_be_asked_to_stop(self, store: QueueStore) -> None:

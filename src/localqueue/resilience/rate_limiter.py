@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -73,6 +74,23 @@ class RateLimiter:
                 return False
             self._starts.extend([now] * n)
             return True
+
+    def take(self) -> float | None:
+        """Take one start; the moment it counts from. None when none may start now."""
+        with self._lock:
+            now = self._clock()
+            if self._recent(now) == self.limit.n:
+                return None
+            self._starts.append(now)
+            return now
+
+    def count_from_now(self, taken: float) -> None:
+        """What was taken at that moment starts only now."""
+        with self._lock:
+            # It may be forgotten already, when it took long to get here.
+            with contextlib.suppress(ValueError):
+                self._starts.remove(taken)
+            self._starts.append(self._clock())
 
     def acquire(
         self, timeout: float | None = None, *, wait: Callable[[float], object] = time.sleep

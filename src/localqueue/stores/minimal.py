@@ -185,6 +185,13 @@ class MinimalStore:
             self._refuse_what_does_not_fit(puts, moment)
             return [self._enqueue(put, moment) for put in puts]
 
+    def enqueue_with_records(
+        self, puts: Sequence[Put], changes: Sequence[RecordChange], *, now: Now
+    ) -> list[Enqueued]:
+        if changes:
+            raise _lacks("keep records, so nothing can become durable together with a message")
+        return self.enqueue_many(puts, now=now)
+
     def lease(self, request: LeaseRequest, *, now: Now) -> list[StoredMessage]:
         leased: list[StoredMessage] = []
         with self._lock:
@@ -241,6 +248,11 @@ class MinimalStore:
     def end_leases_of(self, liveness: str, running: Collection[str], *, now: Now) -> int:
         self._custom()
         return 0
+
+    def leased_under(
+        self, liveness: str, queue: str, *, after: int = NEVER_LEASED, upto: int | None = None
+    ) -> list[StoredMessage]:
+        raise _lacks("tell under which liveness name a lease was taken")
 
     def settle(self, settle: Settle, *, now: Now) -> Settled:
         """End the lease; its follow-ups are stored first, so that a crash repeats them instead."""
@@ -368,7 +380,13 @@ class MinimalStore:
         raise _lacks("keep a journal")
 
     def register_reader(
-        self, name: str, *, position: str | None = None, max_age: float = 30 * 86_400.0, now: Now
+        self,
+        name: str,
+        *,
+        position: str | None = None,
+        max_age: float = 30 * 86_400.0,
+        missing_ok: bool = False,
+        now: Now,
     ) -> JournalReader:
         raise _lacks("keep a journal")
 

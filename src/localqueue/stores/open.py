@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from localqueue.errors import ConfigurationError, WrongType
+from localqueue.stores.masking import masked
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.minimal import MinimalStore
 from localqueue.stores.protocol import QueueStore
@@ -24,25 +25,26 @@ def open_store(url: str) -> QueueStore:
     """
     if not isinstance(url, str):
         raise WrongType(f"a store URL must be a string, not {type(url).__name__}")
+    shown = masked(url)
     scheme, colon, rest = url.partition("://")
     if not colon:
         raise ConfigurationError(
-            f"{url!r} is not the URL of a store; use sqlite:///file or memory://, or give a path as"
-            " store_path="
+            f"{shown!r} is not the URL of a store; use sqlite:///file or memory://, or give a path"
+            " as store_path="
         )
     path, _, query = rest.partition("?")
     match scheme.lower():
         case "sqlite":
             if not path.startswith("/") or len(path) < 2:
                 raise ConfigurationError(
-                    f"{url!r} names no file; write sqlite:///name.sqlite3, or four slashes for an"
+                    f"{shown!r} names no file; write sqlite:///name.sqlite3, or four slashes for an"
                     " absolute path"
                 )
             options = _options(url, query, _SQLITE_OPTIONS)
             return SQLiteQueueStore(unquote(path[1:]), **options)
         case "memory":
             if path:
-                raise ConfigurationError(f"{url!r}: a store in memory has no name; use memory://")
+                raise ConfigurationError(f"{shown!r}: a store in memory has no name; use memory://")
             _options(url, query, {})
             return MemoryQueueStore()
     raise ConfigurationError(f"{scheme!r} is not a kind of store; use sqlite:///file or memory://")
@@ -77,10 +79,11 @@ def _options(url: str, query: str, known: dict[str, type]) -> dict[str, Any]:
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in known:
             raise ConfigurationError(
-                f"{url!r}: unknown option {name!r}; known are {', '.join(sorted(known)) or 'none'}"
+                f"{masked(url)!r}: unknown option {name!r}; known are"
+                f" {', '.join(sorted(known)) or 'none'}"
             )
         try:
             options[name] = known[name](text)
         except ValueError:
-            raise ConfigurationError(f"{url!r}: {name}={text!r} is not a number") from None
+            raise ConfigurationError(f"{masked(url)!r}: {name}={text!r} is not a number") from None
     return options

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from localqueue.clock import Clock, Now
-from localqueue.message import QueueStats, Receipt
+from localqueue.message import NEVER_LEASED, QueueStats, Receipt
 from localqueue.outcome import Settlement
 from localqueue.stores.records import Record, RecordChange
 from localqueue.stores.settings import QueueSettings
@@ -301,6 +301,15 @@ class QueueStore(Protocol):
         queue's ordering does not allow the priority or key.
         """
 
+    def enqueue_with_records(
+        self, puts: Sequence[Put], changes: Sequence[RecordChange], *, now: Now
+    ) -> Sequence[Enqueued]:
+        """As ``enqueue_many``, and these records change in the same transaction, or nothing does.
+
+        RecordConflict if a record is unlike what is expected: so a producer that is started again,
+        or twice, can know what it has put.
+        """
+
     def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
         """Up to ``limit`` messages in delivery order, leased until now + timeout.
 
@@ -350,6 +359,15 @@ class QueueStore(Protocol):
         The messages whose ids are in ``running`` are charged with a crash, and are dead letters at
         their queue's crash limit. The others come back as if nobody had taken them but for their
         attempts. In slices: others get their turn in between.
+        """
+
+    def leased_under(
+        self, liveness: str, queue: str, *, after: int = NEVER_LEASED, upto: int | None = None
+    ) -> list[StoredMessage]:
+        """The messages of this queue that are leased under this liveness name, by their tokens.
+
+        Those whose token is greater than ``after`` and not above ``upto``, in that order. A lease
+        whose time is over is among them until somebody ends it.
         """
 
     def settle(self, settle: Settle, *, now: Now) -> Settled:
@@ -449,9 +467,14 @@ class QueueStore(Protocol):
         *,
         position: str | None = None,
         max_age: float = LONGEST_READER_AGE,
+        missing_ok: bool = False,
         now: Now,
     ) -> JournalReader:
-        """Keep events after ``position`` (default: the oldest kept) for this reader."""
+        """Keep events after ``position`` (default: the oldest kept) for this reader.
+
+        JournalTrimmed when events after it are gone in any queue that has a journal; with
+        ``missing_ok`` what is left of them is kept.
+        """
 
     def commit_reader(self, name: str, position: str, *, now: Now) -> None: ...
 

@@ -86,6 +86,15 @@ class Emitter:
         """
         return Handling(self, message, message.leased_by if worker is None else worker)
 
+    def handled(self, message: QueueMessage[Any], took: float, error: BaseException | None) -> None:
+        """A handler ran where nobody could listen: it started and ended, told together.
+
+        Its span has the time of the telling.
+        """
+        handling = Handling(self, message, message.leased_by, took)
+        handling.__enter__()
+        handling.__exit__(None if error is None else type(error), error, None)
+
     def trace(self, tracing: Tracing) -> Callable[[], None]:
         """Surround puts and handlers with traces from now on; returns how to stop that."""
         with self._lock:

@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 class Handling:
     """From the start of a handler to its end. Swallows nothing of what the handler raises."""
 
-    __slots__ = ("_began", "_emitter", "_message", "_trace", "_worker")
+    __slots__ = ("_began", "_emitter", "_message", "_took", "_trace", "_worker")
 
     def __init__(
-        self, emitter: Emitter, message: QueueMessage[Any], worker: str | None = None
+        self,
+        emitter: Emitter,
+        message: QueueMessage[Any],
+        worker: str | None = None,
+        took: float | None = None,
     ) -> None:
+        """``took`` is for a handler that has ended already."""
         self._emitter = emitter
         self._message = message
         self._worker = worker
         self._trace: Trace | None = None
         self._began = 0.0
+        self._took = took
 
     def __enter__(self) -> None:
         announce = self._emitter.announce
@@ -42,7 +48,7 @@ class Handling:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        took = time.perf_counter() - self._began
+        took = time.perf_counter() - self._began if self._took is None else self._took
         self._emitter.ended(self._trace, None, error)
         announce = self._emitter.announce
         if announce is not None:

@@ -237,6 +237,18 @@ class ReferenceModel:
             self._back_to(before)
             raise
 
+    def enqueue_with_records(
+        self, puts: Sequence[Put], changes: Sequence[RecordChange], *, now: float
+    ) -> list[ModelAnswer]:
+        self.sweep(now)
+        before = dict(self.records)
+        self._change_records(changes, now)
+        try:
+            return self.enqueue_many(puts, now=now)
+        except Exception:
+            self.records = before
+            raise
+
     def _enqueue(self, put: Put, now: float, *, bounded: bool) -> ModelAnswer:
         check_queue_name(put.queue)
         queue = self._use(put.queue)

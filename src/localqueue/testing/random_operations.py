@@ -423,6 +423,11 @@ class RandomOperations:
     def _change_records(self) -> tuple[str, dict[str, Any]]:
         return "change_records", {"changes": self._records()}
 
+    def _put_with_records(self) -> tuple[str, dict[str, Any]]:
+        names = [name for name in (self._target(),) if not self._is_crowded(name)]
+        puts = [self._put(name, n) for name in names for n in range(self._random.choice((1, 3)))]
+        return "put_with_records", {"puts": puts, "changes": self._records()}
+
     def _read_records(self) -> tuple[str, dict[str, Any]]:
         random = self._random
         kind = random.choice(KINDS_OF_RECORD)
@@ -447,6 +452,7 @@ _WEIGHTS = {
     "extend": 4, "extend_of": 1, "end_leases_of": 1, "settle": 6, "settle_and_lease": 4,
     "cancel": 4, "requeue": 4, "prune": 1.2, "purge": 0.4, "pause": 1, "configure": 1,
     "subscription": 2, "mark": 0.3, "heartbeat": 0.5, "change_records": 2,
+    "put_with_records": 2,
     "read_records": 1.2, "reopen": 0.25, "flood": 0.05,
 }  # fmt: skip
 

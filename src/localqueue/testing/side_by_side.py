@@ -133,10 +133,19 @@ class SideBySide:
             self._same_settings(queue, expected, got)
 
     def put(self, puts: Sequence[Put]) -> None:
-        expected, got = self._both(
+        self._same_puts(
             lambda: self.model.enqueue_many(puts, now=self.now),
             lambda: self.store.enqueue_many(puts, now=self.now),
         )
+
+    def put_with_records(self, puts: Sequence[Put], changes: Sequence[RecordChange]) -> None:
+        self._same_puts(
+            lambda: self.model.enqueue_with_records(puts, changes, now=self.now),
+            lambda: self.store.enqueue_with_records(puts, changes, now=self.now),
+        )
+
+    def _same_puts(self, model: Callable[[], Any], store: Callable[[], Any]) -> None:
+        expected, got = self._both(model, store)
         if isinstance(expected, Refused) or isinstance(got, Refused):
             self._same("the answer to a put", expected, got)
             return

@@ -149,9 +149,9 @@ class WorkerCalls:
     # --- handling -------------------------------------------------------------------------------
     async def _at_most_once(self, job: Job, message: QueueMessage[Any]) -> Ended:
         """It is removed already: one try, whatever comes of it."""
-        await self._pace.start(self._hand.sleep)
+        start = await self._pace.start(self._hand.sleep)
         with running_in(Slot(0), message):
-            ended = await self._hand.once(job, message, self._queue.telemetry)
+            ended = await self._hand.once(job, message, start, self._queue.telemetry)
         self._pace.ended(ended.error is None)
         return ended
 

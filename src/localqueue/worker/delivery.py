@@ -43,7 +43,7 @@ from localqueue.worker.extensions import Extensions
 from localqueue.worker.hands import Ended, Hand, Job, Running
 from localqueue.worker.lease_watch import HeldLease
 from localqueue.worker.options import WorkerOptions
-from localqueue.worker.pace import Pace
+from localqueue.worker.pace import Pace, Start
 from localqueue.worker.tries import Tries
 from localqueue.workers.context import Slot
 from localqueue.workers.execution import outcome_of
@@ -97,6 +97,7 @@ class Delivery:
             else Extensions(equipment.commit, message, equipment.queue.lease_timeout)
         )
         self._reported_at = 0.0
+        self._start = Start()
         self._has_started = False
         """The pace has counted it, and waits to hear how it ended."""
         self._is_settled = False
@@ -125,7 +126,7 @@ class Delivery:
                 await self._to_the_end(self._released(answer.seconds))
                 return None
         if not self._pace.is_free:
-            await self._pace.start(self._hand.sleep)
+            self._start = await self._pace.start(self._hand.sleep)
         self._has_started = True
         ended = await self._hand.tries(job, self._running())
         # Asked here: it is about the task that is interrupted.
@@ -409,6 +410,7 @@ class Delivery:
             self.message,
             self.slot,
             self._tries,
+            self._start,
             self._equipment.queue.telemetry,
             self._options.final,
         )

@@ -24,6 +24,7 @@ from localqueue.retry.record import RetryRecord
 from localqueue.rule import FailurePolicy
 from localqueue.telemetry.emitter import Emitter
 from localqueue.worker.finished import finished
+from localqueue.worker.pace import Start
 from localqueue.worker.to_the_end import ToTheEnd
 from localqueue.worker.tries import Tries
 from localqueue.workers.context import CurrentMessage, Slot
@@ -59,6 +60,7 @@ class Running(NamedTuple):
     message: QueueMessage[Any]
     slot: Slot
     tries: Tries
+    start: Start
     emitter: Emitter
     policy: FailurePolicy
 
@@ -117,7 +119,9 @@ class Hand(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
-    async def once(self, job: Job, message: QueueMessage[Any], emitter: Emitter) -> Ended:
+    async def once(
+        self, job: Job, message: QueueMessage[Any], start: Start, emitter: Emitter
+    ) -> Ended:
         """Call the handler one time; what it raises is not raised."""
 
     async def tries(self, job: Job, running: Running) -> Ended:
@@ -153,9 +157,12 @@ class BlockingHand:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  # this is no event loop
 
-    async def once(self, job: Job, message: QueueMessage[Any], emitter: Emitter) -> Ended:
+    async def once(
+        self, job: Job, message: QueueMessage[Any], start: Start, emitter: Emitter
+    ) -> Ended:
         try:
             with _surrounding(emitter, message):
+                start.now()
                 return Ended(finished(job.handler(message.value, *job.args, **job.kwargs)))
         except BaseException as error:
             return Ended(error=error)
@@ -165,6 +172,7 @@ class BlockingHand:
         def one_try(*args: Any, **kwargs: Any) -> Any:
             running.check()
             with _surrounding(running.emitter, running.message):
+                running.start.now()
                 return finished(job.handler(*args, **kwargs))
 
         def decide(state: RetryCallState) -> bool:
@@ -228,9 +236,12 @@ class AwaitingHand:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def once(self, job: Job, message: QueueMessage[Any], emitter: Emitter) -> Ended:
+    async def once(
+        self, job: Job, message: QueueMessage[Any], start: Start, emitter: Emitter
+    ) -> Ended:
         try:
             with _surrounding(emitter, message):
+                start.now()
                 result = await _awaited(job.handler(message.value, *job.args, **job.kwargs))
                 return Ended(finished(result))
         except GeneratorExit:
@@ -243,6 +254,7 @@ class AwaitingHand:
         async def one_try(*args: Any, **kwargs: Any) -> Any:
             running.check()
             with _surrounding(running.emitter, running.message):
+                running.start.now()
                 return finished(await _awaited(job.handler(*args, **kwargs)))
 
         async def decide(state: RetryCallState) -> bool:

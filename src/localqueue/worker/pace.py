@@ -11,6 +11,23 @@ from localqueue.worker.options import WorkerOptions
 Sleep = Callable[[float], Awaitable[object]]
 
 
+class Start:
+    """The start that one message has taken.
+
+    It counts from the moment when the handler is called: what lies between the two is longer for
+    some than for others, and the next one would follow too soon.
+    """
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[RateLimiter, float]] = []
+
+    def now(self) -> None:
+        """The handler is about to be called; only its first try counts."""
+        while self.taken:
+            limiter, taken = self.taken.pop()
+            limiter.count_from_now(taken)
+
+
 class Pace:
     """The interval, the rate and the breaker of one decorated function, for all its callers.
 
@@ -33,18 +50,21 @@ class Pace:
         while (seconds := self._delay()) > 0:
             await sleep(seconds)
 
-    async def start(self, sleep: Sleep) -> None:
+    async def start(self, sleep: Sleep) -> Start:
         """Take a start; another caller may have been faster, then the next one is waited for."""
+        start = Start()
         if self._circuit is not None:
             while not self._circuit.allow():
                 await sleep(self._circuit.delay())
         try:
             for limiter in self._limiters:
-                while not limiter.try_acquire():
+                while (taken := limiter.take()) is None:
                     await sleep(limiter.delay())
+                start.taken.append((limiter, taken))
         except BaseException:
             self.ended(None)
             raise
+        return start
 
     def ended(self, good: bool | None) -> None:
         """It succeeded, failed, or ended in a way that says nothing about the service (None)."""

@@ -83,6 +83,14 @@ class Execution:
         """What surrounds the handler for those who listen."""
         return source.emitter.handling(message) if source.emitter.active else _QUIETLY
 
+    def tell_handled(
+        self, message: QueueMessage[Any], seconds: float, error: BaseException | None
+    ) -> None:
+        """A handler ran elsewhere and took so long: those who listen hear of it now."""
+        emitter = self._sources[message.queue].emitter
+        if emitter.active:
+            emitter.handled(message, seconds, error)
+
     def turns_away(self, message: QueueMessage[Any]) -> bool:
         """Whether the worker stops and no handler begins any more: the message was given back.
 
@@ -99,6 +107,15 @@ class Execution:
         self._pace.ended(None)
         removes = self._sources[message.queue].removes
         self._end(message, Release(), "lost" if removes else "returned")
+
+    def take_back(self, message: QueueMessage[Any]) -> None:
+        """Whatever ran its handler is gone, and this message is not known to have caused it.
+
+        It is delivered again, and nothing is charged.
+        """
+        source = self._sources[message.queue]
+        self._drop(message, source.commit)
+        self._end(message, Release(), "lost" if source.removes else "released")
 
     def begin(self, message: QueueMessage[Any], commit: Commit) -> bool:
         """Whether the handler is to run; False when the delivery has ended without it.

@@ -37,6 +37,8 @@ class Shift:
         self.shutdown = shutdown
         self.until_empty = until_empty
         self.bell = bell
+        self.share = 1
+        """How many messages a runner takes at a time; whoever runs them may change it."""
         self.pending: deque[QueueMessage[Any]] = deque()
         """Leased, and no handler has begun."""
         self.acks: deque[QueueMessage[Any]] = deque()
@@ -64,10 +66,10 @@ class Shift:
         return len(self.held) > sum([slot.message is not None for slot in self.slots])
 
     def free(self) -> int:
-        """How many runners wait, and have nothing to wait for."""
+        """How many messages would find a runner that waits for them."""
         # In this order: a runner is idle no more before it takes one.
         pending = len(self.pending)
-        return sum([slot.idle for slot in self.slots]) - pending
+        return sum([slot.idle for slot in self.slots]) * self.share - pending
 
     def worked(self) -> tuple[int, float]:
         """Since the last time: how many handlers began, and how long all runners worked."""

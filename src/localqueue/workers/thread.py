@@ -114,15 +114,18 @@ class Runner:
         """Until something is pending; False when there will be nothing any more."""
 
 
-class ThreadCrew(Runner):
-    """Several of them, each in its own thread."""
+class Lobby:
+    """Where runners in threads of their own wait for messages."""
 
-    def __init__(
-        self, shift: Shift, execution: Execution, liveness: Liveness, hands: Hands
-    ) -> None:
-        super().__init__(shift, execution, liveness, hands)
+    def __init__(self, shift: Shift, liveness: Liveness) -> None:
+        self._shift = shift
+        self._liveness = liveness
         self._more = threading.Condition()
         self._dismissed = False
+
+    @abstractmethod
+    def work(self, slot: Slot) -> None:
+        """Run one message after the other, until there is no more work. In a thread of its own."""
 
     def give(self, messages: Sequence[QueueMessage[Any]]) -> None:
         with self._more:
@@ -146,13 +149,26 @@ class ThreadCrew(Runner):
             slot.wake()
 
 
+class ThreadCrew(Lobby, Runner):
+    """Several runners, each in its own thread."""
+
+    def __init__(
+        self, shift: Shift, execution: Execution, liveness: Liveness, hands: Hands
+    ) -> None:
+        Lobby.__init__(self, shift, liveness)
+        Runner.__init__(self, shift, execution, liveness, hands)
+
+    def work(self, slot: Slot) -> None:
+        Runner.work(self, slot)
+
+
 class ThreadDriver:
     """The foreman in a thread of its own, and the runners in others.
 
     They are daemons: nobody waits for one whose handler does not end.
     """
 
-    def __init__(self, shift: Shift, crew: ThreadCrew, foreman: Foreman) -> None:
+    def __init__(self, shift: Shift, crew: Lobby, foreman: Foreman) -> None:
         self._shift = shift
         self._crew = crew
         self._foreman = foreman

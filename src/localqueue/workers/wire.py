@@ -69,6 +69,16 @@ class Wire:
             self._socket.setblocking(True)
         return True
 
+    def is_waiting(self) -> bool:
+        """Whether there is something to receive now, be it that the other end is gone."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
     def is_broken(self) -> bool:
         """Whether the other end is gone while it had nothing to say."""
         try:

@@ -41,7 +41,7 @@ from localqueue.workers.shutdown import (
 )
 from localqueue.workers.source import Sources, check_queues
 from localqueue.workers.summary import Summary
-from localqueue.workers.thread import InThread, ThreadCrew, ThreadDriver
+from localqueue.workers.thread import InThread, Lobby, ThreadCrew, ThreadDriver
 
 Kind = Literal["thread", "asyncio", "process"]
 DRAIN_TIMEOUT = 30.0
@@ -275,13 +275,7 @@ class Worker:
         # What nobody could settle is given back by whoever finds the sign.
         until_over.callback(lambda: liveness.close(keep=shift.leaves_leases))
         execution = Execution(shift, sources, self._pace)
-        crew: TaskCrew | ThreadCrew | Pile
-        if self.kind == "asyncio":
-            crew = TaskCrew(shift, execution, liveness, self.handler, self.timeout)
-        elif self._is_inline():
-            crew = Pile(shift)
-        else:
-            crew = ThreadCrew(shift, execution, liveness, self._hands(shift, until_over))
+        crew = self._make_crew(shift, sources, execution, liveness, until_over)
         foreman = Foreman(
             shift,
             sources,
@@ -309,7 +303,7 @@ class Worker:
         )
         if isinstance(crew, TaskCrew):
             return TaskDriver(shift, crew, foreman)
-        if isinstance(crew, ThreadCrew):
+        if isinstance(crew, Lobby):
             return ThreadDriver(shift, crew, foreman)
         if self.kind == "thread":
             signals.interrupt_if(lambda: shift.slots[0].inside)
@@ -317,6 +311,21 @@ class Worker:
         hands = self._hands(shift, until_over)
         runner = InlineRunner(shift, execution, liveness, hands, foreman, steward)
         return InlineDriver(shift, runner, foreman, steward)
+
+    def _make_crew(
+        self,
+        shift: Shift,
+        sources: Sources,
+        execution: Execution,
+        liveness: Liveness,
+        until_over: contextlib.ExitStack,
+    ) -> TaskCrew | Lobby | Pile:
+        """Who runs the handlers."""
+        if self.kind == "asyncio":
+            return TaskCrew(shift, execution, liveness, self.handler, self.timeout)
+        if self._is_inline():
+            return Pile(shift)
+        return ThreadCrew(shift, execution, liveness, self._hands(shift, until_over))
 
     def _is_inline(self) -> bool:
         """Whether the thread that runs the worker does everything."""

@@ -56,6 +56,35 @@ def test_no_stretch_of_time_has_more_than_n_starts(clock: HandClock) -> None:
     assert len(starts) >= 5 * 11
 
 
+def test_a_start_that_was_taken_early_counts_from_when_it_happens(clock: HandClock) -> None:
+    limiter = RateLimit(2, per=10).limiter(clock)
+
+    assert limiter.try_acquire()
+    clock.advance(1)
+    taken = limiter.take()
+    assert taken == clock.now
+    assert limiter.take() is None
+    clock.advance(3)
+    limiter.count_from_now(taken)
+
+    assert limiter.delay() == 6.0
+    clock.advance(6)
+    assert limiter.try_acquire()
+    assert limiter.delay() == 4.0
+
+
+def test_a_start_that_is_forgotten_already_counts_again_when_it_happens(clock: HandClock) -> None:
+    limiter = RateLimit(1, per=10).limiter(clock)
+
+    taken = limiter.take()
+    assert taken is not None
+    clock.advance(11)
+    assert limiter.delay() == 0.0
+    limiter.count_from_now(taken)
+
+    assert limiter.delay() == 10.0
+
+
 def test_several_are_taken_together_or_not_at_all(clock: HandClock) -> None:
     limiter = RateLimit(4, per=1).limiter(clock)
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from localqueue import MemoryQueueStore, PersistentQueue, PersistentWorkerConfig
+from localqueue import (
+    AtLeastOnceDelivery,
+    AtMostOnceDelivery,
+    MemoryQueueStore,
+    PersistentQueue,
+    PersistentWorkerConfig,
+)
 from localqueue.commits.protocol import Run
 from localqueue.resilience import RateLimit
 from tests.unit.worker.own_commit import Message, OwnCommit, committing
@@ -69,6 +75,23 @@ def test_waiting_for_a_message_does_not_use_up_the_interval(kind: Any) -> None:
     handle(starts)
 
     assert starts[2] - starts[1] >= 0.2
+
+
+@pytest.mark.parametrize("delivery_policy", [AtLeastOnceDelivery(), AtMostOnceDelivery()])
+def test_the_interval_counts_from_where_the_handler_starts(kind: Any, delivery_policy: Any) -> None:
+    queue: Queue = PersistentQueue(
+        "jobs", store=MemoryQueueStore(), delivery_policy=delivery_policy
+    )
+    queue.put_many(["good", "good"])
+    handle = kind.worker(queue, noting, min_interval=0.15)
+    starts: list[float] = []
+
+    stop = queue.listen(lambda event: time.sleep(0.05))  # something takes long just before it
+    handle(starts)
+    stop()
+    handle(starts)
+
+    assert starts[1] - starts[0] >= 0.15
 
 
 def test_a_rate_limit_bounds_starts_in_any_stretch_of_time(kind: Any) -> None:

@@ -20,6 +20,7 @@ from localqueue.errors import (
     StoreReadOnly,
     StoreUnsupported,
 )
+from localqueue.stores.sqlite import open_files
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, sync_folder
 from localqueue.stores.sqlite.identity import new_bits
 from localqueue.stores.sqlite.network import file_system, is_remote
@@ -112,10 +113,13 @@ def _refused(error: OSError, where: str, kind: type[StoreError]) -> StoreError:
     return kind(f"{where}: {_SENTENCES.get(kind, 'the system refused it')} ({error})")
 
 
-def prepare_file(path: Path, *, network: bool = False) -> tuple[int, int]:
+def prepare_file(
+    path: Path, *, network: bool = False, patience: float = open_files.PATIENCE
+) -> open_files.Inode:
     """Make the file when there is none, recognise it otherwise; its device and inode.
 
     A file that is not ours, or newer than this release, is refused before anything is written.
+    ``patience`` is how long to wait for another library that reads it in this process.
     """
     check_sqlite()
     with os_errors(path):
@@ -125,7 +129,7 @@ def prepare_file(path: Path, *, network: bool = False) -> tuple[int, int]:
             kind = "a directory" if path.is_dir() else "no ordinary file"
             raise StoreUnsupported(f"{path} is {kind}; name a file")
         elif path.stat().st_size > 0:
-            _recognise(path)
+            recognise(path, patience)
         if not os.access(path, os.R_OK | os.W_OK):
             # SQLite would open it all the same, and leave a -wal that its owner cannot write.
             raise StoreReadOnly(f"{path}: it may not be written here")
@@ -233,11 +237,18 @@ def _create(path: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _recognise(path: Path) -> None:
+def recognise(path: Path, patience: float = open_files.PATIENCE) -> None:
     """Refuse a file that is not ours; read only, so that it stays as it is."""
-    if path.stat().st_size == 1:
+    stat = path.stat()
+    if stat.st_size == 1:
         # SQLite would take it for an empty file and write over it.
         raise StoreCorrupt(f"{path}: it is not a SQLite database; nothing was changed")
+    # Closing it would take the locks away from another library that has it.
+    with open_files.shared((stat.st_dev, stat.st_ino), patience):
+        _refuse_others(path)
+
+
+def _refuse_others(path: Path) -> None:
     # As immutable first: SQLite would put a -wal and a -shm beside a file of somebody else.
     with_wal = path.with_name(f"{path.name}-wal").exists()
     with translated(str(path)):

@@ -50,8 +50,10 @@ class OpenFile:
         """How large the -wal was when it could not be started anew."""
         self._companions = companions
         with contextlib.ExitStack() as undo:
-            self.inode = connection.prepare_file(self.path, network=network)
-            open_files.take(self.inode)
+            self.inode = connection.prepare_file(
+                self.path, network=network, patience=deadline - time.monotonic()
+            )
+            open_files.take(self.inode, deadline - time.monotonic())
             undo.callback(open_files.give_back, self.inode)
             with connection.os_errors(self.path):
                 self._user = companions.enter()

@@ -214,6 +214,11 @@ UPDATE message SET due_at = ?, note = ?, last = ? WHERE id = ?
 -- are walked, and nothing that waits.
 SELECT id, token FROM message WHERE state = 3 AND queue = ? AND liveness = ?
 
+-- name: messages_under (hot)
+-- The same leases with their messages. In any order: most are found as their tokens follow.
+SELECT {row}, {content} WHERE m.state = 3 AND m.queue = ? AND m.liveness = ?
+    AND m.token > ? AND m.token <= ?
+
 -- name: ask_cancel (hot)
 UPDATE message SET cancel = 1, last = ? WHERE id = ?
 

@@ -19,7 +19,7 @@ from localqueue.errors import (
     StoreReadOnly,
     WrongType,
 )
-from localqueue.message import QueueStats, Receipt
+from localqueue.message import NEVER_LEASED, QueueStats, Receipt
 from localqueue.stores.protocol import (
     LONGEST_READER_AGE,
     Atomicity,
@@ -51,6 +51,7 @@ from localqueue.stores.sqlite.verbs import (
     inspect,
     joined,
     journal,
+    publish,
     purge,
     queues,
     records,
@@ -59,6 +60,7 @@ from localqueue.stores.sqlite.verbs import (
     waiting,
 )
 from localqueue.stores.sqlite.verbs import liveness as liveness_
+from localqueue.stores.sqlite.verbs.leased_under import leased_under
 from localqueue.stores.sqlite.verbs.liveness import Held
 from localqueue.stores.sqlite.view import Transaction
 from localqueue.stores.sqlite.wakeup import Wakeups, make_wakeups
@@ -121,6 +123,13 @@ class SQLStore(SimpleVerbs):
     def enqueue_many(self, puts: Sequence[Put], *, now: Now) -> Sequence[Enqueued]:
         return self._runner.write(joined.Enqueue(puts), now, GROWS)
 
+    def enqueue_with_records(
+        self, puts: Sequence[Put], changes: Sequence[RecordChange], *, now: Now
+    ) -> Sequence[Enqueued]:
+        return self._runner.write(
+            lambda tx: publish.enqueue_with_records(tx, puts, changes), now, GROWS
+        )
+
     def lease(self, request: LeaseRequest, *, now: Now) -> Sequence[StoredMessage]:
         manner = PLAIN if request.remove else LEASES
         return self._runner.write(joined.Lease(request), now, manner)
@@ -177,6 +186,11 @@ class SQLStore(SimpleVerbs):
         for part in liveness_.slices(leases):
             changed += self._runner.write(partial(change, part), now, manner)
         return changed
+
+    def leased_under(
+        self, liveness: str, queue: str, *, after: int = NEVER_LEASED, upto: int | None = None
+    ) -> list[StoredMessage]:
+        return self._runner.read(lambda view: leased_under(view, liveness, queue, after, upto))
 
     def settle(self, settle_: Settle, *, now: Now) -> Settled:
         return self._runner.write(lambda tx: settle.settle(tx, settle_), now)
@@ -296,12 +310,13 @@ class SQLStore(SimpleVerbs):
         *,
         position: str | None = None,
         max_age: float = LONGEST_READER_AGE,
+        missing_ok: bool = False,
         now: Now,
     ) -> JournalReader:
         check_key("reader name", name)
         check_seconds("max_age", max_age, zero=False)
         return self._runner.write(
-            lambda tx: journal.register_reader(tx, name, position, max_age), now
+            lambda tx: journal.register_reader(tx, name, position, max_age, missing_ok), now
         )
 
     def commit_reader(self, name: str, position: str, *, now: Now) -> None:

@@ -711,6 +711,24 @@ class JournalReaders(StoreCase):
         with pytest.raises(JournalTrimmed):
             store.journal([QUEUE], after=position)
 
+    def test_a_position_after_which_events_are_gone_is_refused_unless_missing_ones_are_ok(
+        self, store: QueueStore
+    ) -> None:
+        store.configure(QUEUE, {"journal_max_rows": 100}, now=NOW)
+        put(store)
+        position = store.journal_end()
+        _write_much(store, NOW)
+        kept = events(store, [QUEUE])
+
+        with pytest.raises(JournalTrimmed):
+            store.register_reader("archive", position=position, now=NOW)
+        assert store.readers() == []
+
+        store.register_reader("archive", position=position, missing_ok=True, now=NOW)
+        _write_much(store, NOW)
+        assert store.readers()[0].position == position
+        assert events(store, [QUEUE])[: len(kept)] == kept
+
     def test_a_reader_that_stays_away_too_long_does_not_keep_events_for_ever(
         self, store: QueueStore
     ) -> None:

@@ -169,6 +169,76 @@ class KeptLeases(StoreCase):
         assert store.end_leases_of(ME, [], now=NOW) == 0
 
 
+class LeasesByName(StoreCase):
+    """Whoever lost its receipts finds what it holds by its liveness name."""
+
+    def test_all_messages_leased_under_the_name_in_this_queue_are_found_and_no_others(
+        self, store: QueueStore
+    ) -> None:
+        put_all(store, range(4))
+        put(store, "elsewhere", queue="other")
+        mine = lease(store, 2, worker="w1", liveness=ME)
+        lease(store, 1, queue="other", liveness=ME)
+        lease(store, 1, liveness=OTHER)
+        lease(store, 1, worker=ME)
+
+        found = store.leased_under(ME, QUEUE)
+
+        assert [(each.id, each.token, each.body) for each in found] == [
+            (each.id, each.token, each.body) for each in mine
+        ]
+        assert {(each.state, each.leased_by, each.attempts) for each in found} == {
+            ("inflight", "w1", 1)
+        }
+        assert ack(store, *found) == [True, True]
+
+    def test_they_come_in_the_order_in_which_they_were_leased(self, store: QueueStore) -> None:
+        put_all(store, range(3))
+        first, *_ = lease(store, 3, liveness=ME)
+        release(store, first)
+        lease(store, 1, liveness=ME)
+
+        found = store.leased_under(ME, QUEUE)
+
+        assert values(found) == [1, 2, 0]
+        assert [each.token for each in found] == sorted(each.token for each in found)
+
+    def test_a_range_of_tokens_leaves_out_its_start_and_has_its_end(
+        self, store: QueueStore
+    ) -> None:
+        put_all(store, range(5))
+        tokens = [each.token for each in lease(store, 5, liveness=ME)]
+
+        part = store.leased_under(ME, QUEUE, after=tokens[0], upto=tokens[3])
+        rest = store.leased_under(ME, QUEUE, after=tokens[3])
+
+        assert (values(part), values(rest)) == ([1, 2, 3], [4])
+
+    def test_what_was_settled_or_belongs_to_another_by_now_is_not_found(
+        self, store: QueueStore
+    ) -> None:
+        put_all(store, range(4))
+        done, back, taken, kept = lease(store, 4, timeout=10.0, liveness=ME)
+        ack(store, done)
+        release(store, back, delay=60.0)
+        store.extend([receipt(kept)], timeout=60.0, now=NOW)
+        _retaken(store, taken)
+
+        assert values(store.leased_under(ME, QUEUE)) == [3]
+
+    def test_a_lease_whose_time_is_over_is_found_until_somebody_ends_it(
+        self, store: QueueStore
+    ) -> None:
+        put(store)
+        leased = lease_one(store, timeout=10.0, liveness=ME)
+
+        assert store.extend_of(ME, timeout=10.0, now=NOW + 11) == 1
+        assert [each.id for each in store.leased_under(ME, QUEUE)] == [leased.id]
+
+    def test_a_queue_that_was_never_used_has_none(self, store: QueueStore) -> None:
+        assert store.leased_under(ME, "never used") == []
+
+
 class DeadWorkers(StoreCase):
     """What a dead worker held comes back at once; only what it ran is charged."""
 

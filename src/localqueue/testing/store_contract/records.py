@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
 
-from localqueue.errors import RecordConflict
-from localqueue.stores.protocol import QueueStore
+from localqueue.errors import InvalidMessage, RecordConflict
+from localqueue.stores.protocol import Fate, QueueIsFull, QueueStore
 from localqueue.stores.records import Record, RecordChange
-from localqueue.testing.store_contract.phrases import NOW, QUEUE, StoreCase, put
+from localqueue.testing.store_contract.phrases import (
+    NOW,
+    QUEUE,
+    StoreCase,
+    lease,
+    new_put,
+    put,
+    values,
+)
 
 
 def _save(
@@ -187,6 +196,77 @@ class Records(StoreCase):
         again = self.reopened(store)
 
         assert again.load_record("k", "a", now=NOW) == Record("k", "a", b"2", 2, NOW + 60)
+
+
+class RecordsWithPuts(StoreCase):
+    """Messages and records that become durable together."""
+
+    def test_messages_and_records_are_stored_together(self, store: QueueStore) -> None:
+        changes = [RecordChange("k", "a", b"1", expect=0)]
+
+        answers = store.enqueue_with_records([new_put("x"), new_put("y")], changes, now=NOW)
+
+        assert [answer.fate for answer in answers] == [Fate.STORED] * 2
+        assert values(lease(store, 2)) == ["x", "y"]
+        assert store.load_record("k", "a", now=NOW) == Record("k", "a", b"1", 1)
+
+    def test_a_record_that_is_unlike_keeps_the_messages_out(self, store: QueueStore) -> None:
+        _save(store)
+
+        with pytest.raises(RecordConflict):
+            store.enqueue_with_records(
+                [new_put("x")], [RecordChange("k", "a", b"2", expect=0)], now=NOW
+            )
+
+        assert lease(store) == []
+        assert store.load_record("k", "a", now=NOW) == Record("k", "a", b"1", 1)
+
+    def test_a_message_that_is_refused_leaves_the_records_alone(self, store: QueueStore) -> None:
+        _save(store)
+        changes = [RecordChange("k", "a", b"2", expect=1), RecordChange("k", "b", b"1")]
+
+        with pytest.raises(InvalidMessage):
+            store.enqueue_with_records([new_put("x"), new_put("y", priority=1)], changes, now=NOW)
+
+        assert lease(store) == []
+        assert _keys(store) == ["a"]
+        assert store.load_record("k", "a", now=NOW) == Record("k", "a", b"1", 1)
+
+    def test_a_queue_without_room_leaves_the_records_alone(self, store: QueueStore) -> None:
+        store.configure(QUEUE, {"maxsize": 1}, now=NOW)
+
+        with pytest.raises(QueueIsFull):
+            store.enqueue_with_records(
+                [new_put("x"), new_put("y")], [RecordChange("k", "a", b"1")], now=NOW
+            )
+
+        assert _keys(store) == []
+        assert lease(store) == []
+
+    def test_records_may_change_without_a_message(self, store: QueueStore) -> None:
+        assert list(store.enqueue_with_records([], [RecordChange("k", "a", b"1")], now=NOW)) == []
+
+        assert _keys(store) == ["a"]
+
+    def test_messages_may_come_without_a_record(self, store: QueueStore) -> None:
+        store.enqueue_with_records([new_put("x")], [], now=NOW)
+
+        assert values(lease(store)) == ["x"]
+
+    def test_of_producers_that_expect_the_same_version_one_puts(self, store: QueueStore) -> None:
+        def work(number: int) -> None:
+            change = RecordChange("k", "a", bytes([number]), expect=0)
+            with contextlib.suppress(RecordConflict):
+                store.enqueue_with_records([new_put(number)], [change], now=NOW)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        [stored] = values(lease(store, 8))
+        assert store.load_record("k", "a", now=NOW) == Record("k", "a", bytes([stored]), 1)
 
 
 class RecordExpiry(StoreCase):

@@ -34,10 +34,21 @@ from localqueue.testing.store_contract.journal import (
     JournalReaders,
     JournalTrimming,
 )
-from localqueue.testing.store_contract.liveness import Crashes, DeadWorkers, KeptLeases, Prefetching
+from localqueue.testing.store_contract.liveness import (
+    Crashes,
+    DeadWorkers,
+    KeptLeases,
+    LeasesByName,
+    Prefetching,
+)
 from localqueue.testing.store_contract.ordering import Order, Priority
 from localqueue.testing.store_contract.ordering_keys import OrderingKeys
-from localqueue.testing.store_contract.records import RecordExpiry, Records, RecordScans
+from localqueue.testing.store_contract.records import (
+    RecordExpiry,
+    Records,
+    RecordScans,
+    RecordsWithPuts,
+)
 from localqueue.testing.store_contract.settings import Settings
 from localqueue.testing.store_contract.settlement import SettleAndLease, Settlement
 from localqueue.testing.store_contract.simple import SimpleStoreContract
@@ -59,6 +70,7 @@ class QueueStoreContract(
     CrashLimit,
     Prefetching,
     KeptLeases,
+    LeasesByName,
     DeadWorkers,
     Crashes,
     Capacity,
@@ -75,6 +87,7 @@ class QueueStoreContract(
     Settlement,
     SettleAndLease,
     Records,
+    RecordsWithPuts,
     RecordExpiry,
     RecordScans,
     Counting,

@@ -71,7 +71,7 @@ def position_seq(view: View, position: str) -> int:
 
 
 def register_reader(
-    tx: Transaction, name: str, position: str | None, max_age: float
+    tx: Transaction, name: str, position: str | None, max_age: float, missing_ok: bool
 ) -> JournalReader:
     """Keep events after the position for this reader; an existing one keeps its own position."""
     found = tx.db.execute(SQL.find_reader, (name,)).fetchone()
@@ -83,7 +83,8 @@ def register_reader(
         seq = max(first[0] - 1 if first else 0, _trimmed(tx, None))
     else:
         seq = position_seq(tx, position)
-        _check_not_trimmed(tx, seq, None)
+        if not missing_ok:
+            _check_not_trimmed(tx, seq, None)
     tx.db.execute(SQL.write_reader, (name, seq, tx.now, max_age))
     return JournalReader(name, tx.file.identity.public(seq), tx.now, max_age)
 

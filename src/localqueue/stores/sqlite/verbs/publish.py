@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from localqueue.codec import checksum
 from localqueue.errors import InvalidMessage
 from localqueue.stores.protocol import Enqueued, Fate, Put
+from localqueue.stores.records import RecordChange
 from localqueue.stores.sqlite.rows import seal, stored_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import PUBLISHED
@@ -33,6 +34,7 @@ from localqueue.stores.sqlite.verbs.log import (
 from localqueue.stores.sqlite.verbs.order import check_order
 from localqueue.stores.sqlite.verbs.plain import insert_plain, is_plain
 from localqueue.stores.sqlite.verbs.queues import use_queue
+from localqueue.stores.sqlite.verbs.records import change_records
 from localqueue.stores.sqlite.verbs.sweep import SELDOM, sweep_sometimes
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
@@ -55,6 +57,14 @@ def enqueue_many(
     if are_alike(queue, puts, bounded):
         return insert_alike(tx, queue, puts)
     return [_enqueue(tx, use_queue(tx, put.queue), put, bounded) for put in puts]
+
+
+def enqueue_with_records(
+    tx: Transaction, puts: Sequence[Put], changes: Sequence[RecordChange]
+) -> Sequence[Enqueued]:
+    # Records first: a conflict is cheaper to find than to undo thousands of messages.
+    change_records(tx, changes)
+    return enqueue_many(tx, puts)
 
 
 def _enqueue(tx: Transaction, queue: QueueRow, put: Put, bounded: bool) -> Enqueued:

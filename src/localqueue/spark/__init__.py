@@ -1,0 +1,41 @@
+"""Queues as Spark sources and sinks, and handlers on Spark executors.
+
+``session()`` makes a Spark session that knows ``format("localqueue")``; ``register(spark)`` makes a
+session of yours know it. Needs ``pip install "localqueue[spark]"`` and Java 17 or newer; nothing of
+either is loaded before one of these names is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from localqueue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from localqueue.spark.registration import register
+    from localqueue.spark.spark_session import session
+    from localqueue.spark.workers import run_on_spark
+
+__all__ = ["register", "run_on_spark", "session"]
+
+_HOMES = {"register": "registration", "run_on_spark": "workers", "session": "spark_session"}
+
+if not TYPE_CHECKING:  # a type checker would take any name for granted
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            home = import_module(f"{__name__}.{_HOMES[name]}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.split(".")[0] == "localqueue":
+                raise
+            raise ConfigurationError(
+                f'{error.name} is not installed; write pip install "localqueue[spark]"'
+            ) from error
+        return getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

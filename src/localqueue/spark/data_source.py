@@ -1,0 +1,64 @@
+"""``format("localqueue")``: what Spark asks for, handed to the module that does it.
+
+Spark makes an object of this class from the options in a Python process beside the driver, often
+several times for one query, and pickles it. So it holds nothing but the options, and opens nothing.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from localqueue.spark.masking import without_secrets
+from localqueue.spark.options import Options
+
+
+@without_secrets
+class LocalQueueSource(DataSource):
+    """Queues as a source and a sink, in batches and streams; ``register(spark)`` makes it known."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "localqueue"
+
+    def schema(self) -> StructType:
+        options = self._parsed()
+        from localqueue.spark.schema import spark_schema
+
+        return spark_schema(options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from localqueue.spark.batch_reader import BatchReader
+
+        return BatchReader(self._parsed(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        options = self._parsed()
+        if options.lease:
+            from localqueue.spark.lease_reader import LeaseStreamReader
+
+            return LeaseStreamReader(options, schema)
+        from localqueue.spark.stream_reader import JournalStreamReader
+
+        return JournalStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from localqueue.spark.writer import BatchWriter
+
+        return BatchWriter(self._parsed(), schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from localqueue.spark.writer import StreamWriter
+
+        return StreamWriter(self._parsed(), schema, overwrite)
+
+    def _parsed(self) -> Options:
+        return Options.parse(self.options)

@@ -1,0 +1,260 @@
+"""The pipeline: the journal of a store, as tables of a lake, kept up to date.
+
+One streaming query reads the journal. Each of its batches goes through ``tables``: one pass writes
+``quarantine``, ``events`` and silver, then Spark merges gold from the files that were just added.
+Every table keeps its own position, so whatever ends in the middle, the next run puts right.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localqueue.errors import ConfigurationError
+from localqueue.failpoints import reach
+from localqueue.spark.offsets import SHARD
+from localqueue.spark.options import Options
+from localqueue.spark.pipeline.checkpoint import next_start, set_aside
+from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
+from localqueue.spark.pipeline.failures import failure_of
+from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.places import Feed, Place
+from localqueue.spark.pipeline.quarantine import QUARANTINE
+from localqueue.spark.pipeline.tables import GOLD, SILVER
+from localqueue.spark.pipeline.writing import LakeWriter
+from localqueue.spark.registration import is_connect
+from localqueue.spark.scan import Source, open_source
+from localqueue.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("localqueue.spark")
+
+ROWS_PER_BATCH = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One batch that every table has."""
+
+    batch: int
+    events: int
+    """How many rows of the journal it read."""
+    added: Mapping[str, int]
+    """How many rows each table got; of a table that merges, how many files were written."""
+    seconds: float
+
+
+@dataclass(slots=True)
+class Run:
+    """What one call of ``run`` did."""
+
+    batches: int = 0
+    events: int = 0
+    added: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def count(self, done: Progress) -> None:
+        self.batches += 1
+        self.events += done.events
+        for table, rows in done.added.items():
+            self.added[table] = self.added.get(table, 0) + rows
+
+
+class Pipeline:
+    """Brings what happens in a store to a lake, each event once.
+
+    ``store_url`` is the store, ``lake`` a folder, an object store's URL or a ``Lake``. ``queues``
+    are the queues whose events come to it, all by default. ``name`` is for the checkpoint and for
+    the consumer group ``pipeline:<name>``, which keeps the journal until the lake has it.
+
+    A pipeline can run anywhere that sees the store, as often as wanted, also at the same time as
+    another one: who comes second adds nothing twice. Deleting the checkpoint is harmless.
+    ``retention`` says by table how long its rows are kept; without it for ever.
+    """
+
+    def __init__(
+        self,
+        store_url: str,
+        lake: Lake | str | Path,
+        *,
+        name: str = "default",
+        queues: Sequence[str] | None = None,
+        spark: SparkSession | None = None,
+        checkpoint: str | Path | None = None,
+        rows_per_batch: int = ROWS_PER_BATCH,
+        fail_on_data_loss: bool = True,
+        retention: Mapping[str, timedelta] | None = None,
+    ) -> None:
+        if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
+            raise ConfigurationError(
+                f"{name!r} cannot name a pipeline; use letters, digits, '-', '_' and '.'"
+            )
+        self.name = name
+        self.lake = lake if isinstance(lake, Lake) else Lake(lake)
+        self.feed = Feed(tuple(queues or ()))
+        self._given = {
+            "url": store_url,
+            "content": "journal",
+            "consumerGroup": f"pipeline:{name}",
+            "failOnDataLoss": str(fail_on_data_loss).lower(),
+            "maxRowsPerTrigger": str(rows_per_batch),
+        }
+        if queues:
+            self._given["queue"] = ",".join(queues)
+        self.options = Options.parse(self._given)
+        self._retention = _checked(retention or {})
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._query: StreamingQuery | None = None
+        self._stopped = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(
+        self,
+        *,
+        once: bool = True,
+        every: float = 5.0,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> Run:
+        """Bring the lake up to date; with ``once=False`` every so many seconds, until ``stop``.
+
+        ``on_progress`` is told of every batch, on a thread of its own. What fails leaves as an
+        error of ``localqueue.errors``; the lake is whole then, and the next run goes on.
+        """
+        run, began = Run(), time.monotonic()
+        self._failure = None
+
+        def done(progress: Progress) -> None:
+            run.count(progress)
+            if on_progress is not None:
+                on_progress(progress)
+
+        with ExitStack() as at_the_end:
+            checkpoint = self._checkpoint_folder(at_the_end)
+            writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, GOLD)
+            start = self._start(writer, checkpoint)
+            writer.catch_up()
+            self._stream(writer, start, checkpoint, None if once else every, done)
+            writer.look_after(self._retention)
+        run.seconds = time.monotonic() - began
+        return run
+
+    def stop(self) -> None:
+        """End a run of another thread, after the batch that it is at."""
+        self._stopped.set()
+        query = self._query
+        if query is not None:
+            query.stop()
+
+    # --- where to begin ---------------------------------------------------------------------------
+    def _start(self, writer: LakeWriter, checkpoint: Path) -> dict[str, str]:
+        """The option that says where a query without a checkpoint begins: where the lake ends."""
+        with self._source() as source:
+            place = Place(source.store_id[:STORE_DIGITS], SHARD)
+            position = writer.expect(place)
+            behind = next_start(checkpoint)
+            if behind is not None and behind.get("store") == source.store_id:
+                upto = int(behind[SHARD])
+                if upto > position and source.journal_count(position, upto):
+                    aside = set_aside(checkpoint)
+                    log.warning(
+                        "the checkpoint is ahead of the lake, which has events up to %d and not up"
+                        " to %d; it is now %s, and the query begins where the lake ends",
+                        position, upto, aside,
+                    )  # fmt: skip
+            if position == 0:
+                # Whatever the journal still has, also when the group has been further once.
+                return {"startingTimestamp": "0"}
+            if not self.options.fail_on_data_loss:
+                writer.note_gaps(place, position, source.trims())
+            return {"startingOffsets": f'{{"store": "{source.store_id}", "{SHARD}": {position}}}'}
+
+    def _source(self) -> Source:
+        schema = spark_schema(self.options)
+        assert not isinstance(schema, str)
+        return open_source(self.options, schema)
+
+    def _checkpoint_folder(self, at_the_end: ExitStack) -> Path:
+        if self._checkpoint is not None:
+            return Path(self._checkpoint)
+        if self.lake.location.is_local:
+            return Path(self.lake.location.uri, "_checkpoints", self.name)
+        # The lake itself says where to begin, so nothing is lost with this one.
+        folder = tempfile.TemporaryDirectory(prefix="localqueue-checkpoint-")
+        return Path(at_the_end.enter_context(folder))
+
+    # --- the query --------------------------------------------------------------------------------
+    def _stream(
+        self,
+        writer: LakeWriter,
+        start: Mapping[str, str],
+        checkpoint: Path,
+        every: float | None,
+        done: Callable[[Progress], object],
+    ) -> None:
+        def batch(frame: DataFrame, number: int) -> None:
+            try:
+                began = time.monotonic()
+                reach("pipeline.batch")
+                rows, added = writer.write(frame)
+                reach("pipeline.after-batch")
+                done(Progress(number, rows, added, time.monotonic() - began))
+            except BaseException as error:
+                # Spark keeps only its text.
+                self._failure = error
+                raise
+
+        stream = self._session().readStream.format("localqueue").options(**self._given, **start)
+        written = stream.load().writeStream.foreachBatch(batch)
+        trigger: dict[str, Any] = {"availableNow": True}
+        if every is not None:
+            trigger = {"processingTime": f"{every} seconds"}
+        query = written.option("checkpointLocation", str(checkpoint)).trigger(**trigger)
+        self._await(query.start())
+
+    def _await(self, query: StreamingQuery) -> None:
+        self._query = query
+        try:
+            if self._stopped.is_set():
+                query.stop()
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+            raise
+        except Exception as error:
+            raise failure_of(self._failure or error) from (self._failure or error)
+        finally:
+            self._query = None
+            self._stopped.clear()
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            from localqueue.spark.spark_session import session
+
+            self._spark = session()
+        if is_connect(self._spark):
+            raise ConfigurationError(
+                "a pipeline commits in the process that has the Spark session, which Spark Connect"
+                " keeps elsewhere; use a master such as local[*] or spark://host:7077"
+            )
+        return self._spark
+
+
+def _checked(retention: Mapping[str, timedelta]) -> Mapping[str, timedelta]:
+    known = [QUARANTINE.name, EVENTS.name]
+    known += [step.definition.name for step in SILVER] + [step.definition.name for step in GOLD]
+    for name in retention:
+        if name not in known:
+            raise ConfigurationError(f"retention: no table is called {name!r}; {', '.join(known)}")
+    return dict(retention)

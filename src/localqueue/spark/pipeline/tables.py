@@ -1,0 +1,21 @@
+"""The tables of a pipeline, in the order in which a batch comes to them.
+
+``quarantine`` and ``events`` are written first, from the journal. Every other table follows
+``events``: after a crash, with a lost checkpoint, or made by a later release, it takes from there
+what it does not have yet.
+"""
+
+from __future__ import annotations
+
+from localqueue.spark.pipeline.attempts import ATTEMPTS, ended_leases
+from localqueue.spark.pipeline.messages import MESSAGES, ended_lives
+from localqueue.spark.pipeline.steps import MergeStep, RowStep
+
+SILVER: tuple[RowStep, ...] = (
+    RowStep(ATTEMPTS, ended_leases),
+    RowStep(MESSAGES, ended_lives),
+)
+"""Written in the same pass as ``events``."""
+
+GOLD: tuple[MergeStep, ...] = ()
+"""Computed by Spark from the files that were just added to ``events``."""

@@ -1,0 +1,254 @@
+"""Streams of the journal, of the messages that come in, and of those that become dead letters."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed
+from localqueue.spark.consumer_group import ConsumerGroup
+from localqueue.spark.lag import Lag
+from localqueue.spark.masking import without_secrets
+from localqueue.spark.offsets import (
+    Offset,
+    ending_seq,
+    read_offset,
+    starting_seq,
+    takes_what_is_kept,
+)
+from localqueue.spark.options import Options
+from localqueue.spark.scan import ReadTask, Source, open_source, read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("localqueue.spark")
+
+ONE_TASK = 10_000
+"""Up to so many events a batch is one task: a second one costs more than it saves."""
+LONGEST_STAND = 60.0
+"""Seconds after which a stream moves past events that are not its own, with an empty batch."""
+
+
+@dataclass(frozen=True)
+class StreamTask(InputPartition):
+    """A task of a batch, and what must still be there when it has been read."""
+
+    task: ReadTask
+    after: int
+    trimmed: Mapping[str, int]
+
+
+@without_secrets
+class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of one store. All methods but ``read`` run in one process beside the driver.
+
+    That process holds a read-only connection, idle between the calls, and with ``consumerGroup`` a
+    writing one; both may end with it, ``stop`` is not needed. ``read`` runs in tasks, and uses
+    nothing but its partition.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._source: Source | None = None
+        self._group: ConsumerGroup | None = None
+        if options.consumer_group is not None:
+            self._group = ConsumerGroup(options, options.consumer_group)
+        self._initial: Offset | None = None
+        self._target: int | None = None
+        """With Trigger.AvailableNow: how far the journal went when the query started."""
+        self._seen = 0
+        """Up to here there is nothing new for the stream after the offset it stands at."""
+        self._moved_at = time.monotonic()
+        self._newest: int | None = None
+        """How far the journal went when Spark last asked."""
+        self._end = 0
+        """Where the newest batch ends."""
+        self._lag = Lag()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where the query begins; the same one in every call of a run, which Spark relies on."""
+        if self._initial is None:
+            source = self._opened()
+            seq = starting_seq(self._options, source)
+            if self._group is not None:
+                seq = self._group.begin(source, seq)
+            trims = source.trims() if takes_what_is_kept(self._options) else {}
+            self._initial = Offset(source.store_id, 0, trimmed=trims).moved(seq)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._opened().journal_end()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch; ``start`` itself when there is none.
+
+        Everything up to ``start`` is in the sink, so the consumer group moves there.
+        """
+        source = self._opened()
+        begin = read_offset(start, source)
+        self._newest = newest = source.journal_end()
+        _check_there(begin, newest)
+        if self._group is not None:
+            self._group.has(source, begin.seq)
+        self._end = self._next_end(source, begin, newest, limit)
+        if self._end == begin.seq:
+            return start
+        # Spark writes it down: it must not be undone by a power cut, and then be given away again.
+        source.make_lasting()
+        self._moved_at = time.monotonic()
+        end = begin.moved(self._end)
+        if self._initial is not None and start == self._initial.to_json():
+            end = Offset(end.store, end.seq, began=begin.seq, trimmed=begin.trimmed)
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """How far the journal goes, and ``lag``: the rows that are left after the newest batch."""
+        source = self._opened()
+        # As latestOffset has just found it: Spark asks for both a hundred times a second.
+        newest = source.journal_end() if self._newest is None else self._newest
+        newest = max(self._end, ending_seq(self._options, source, newest))
+        lag = self._lag.rows(source, self._end, newest)
+        return {**Offset(source.store_id, newest).to_json(), "lag": lag}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch, also of one that is replayed: the same rows again.
+
+        JournalTrimmed when some of them are gone, unless failOnDataLoss is false.
+        """
+        source = self._opened()
+        begin, until = read_offset(start, source), read_offset(end, source)
+        if until.began is not None:
+            begin = Offset(begin.store, until.began, trimmed=until.trimmed)
+        if begin.seq >= until.seq:
+            return []
+        _check_there(until, source.journal_end())
+        after = max(begin.seq, self._seen)
+        self._check_kept(source, after, begin.trimmed)
+        partitions = self._options.min_partitions
+        if partitions is None and until.seq - after <= ONE_TASK:
+            partitions = 1
+        plan = source.plan_journal if self._options.content == "journal" else source.plan_enqueued
+        tasks = plan(after, until.seq, partitions=partitions)
+        return [StreamTask(task, after, begin.trimmed) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; JournalTrimmed when some may have gone meanwhile."""
+        if not isinstance(partition, StreamTask):
+            return  # what Spark makes of an empty plan
+        yield from read_task(partition.task)
+        if self._group is None:
+            with open_source(self._options, self._schema) as source:
+                self._check_kept(source, partition.after, partition.trimmed)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The sink has everything up to ``end``. It comes a batch late, after the last one never."""
+        if self._group is not None:
+            source = self._opened()
+            self._group.has(source, read_offset(end, source).seq)
+
+    def stop(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+        if self._group is not None:
+            self._group.close()
+
+    # --- how it is done -----------------------------------------------------------------------
+    def _opened(self) -> Source:
+        if self._source is None:
+            source = open_source(self._options, self._schema)
+            try:
+                self._check_queues(source)
+            except BaseException:
+                source.close()
+                raise
+            self._source = source
+        return self._source
+
+    def _next_end(self, source: Source, begin: Offset, newest: int, limit: ReadLimit) -> int:
+        upto = ending_seq(self._options, source, newest)
+        if self._target is not None:
+            upto = min(upto, self._target)
+        if upto <= begin.seq:
+            return begin.seq
+        seen = max(begin.seq, self._seen)
+        if source.journal_step(seen, 0, upto) < upto:
+            if isinstance(limit, ReadMaxRows):
+                return source.journal_step(begin.seq, limit.max_rows, upto)
+            return upto
+        self._seen = upto
+        # An offset that stays behind would be called trimmed one day, though nothing was missed.
+        is_time = time.monotonic() - self._moved_at > LONGEST_STAND
+        return upto if self._target is not None or is_time else begin.seq
+
+    def _check_kept(self, source: Source, after: int, known: Mapping[str, int]) -> None:
+        """That nothing after this seq is gone but what was when the query began."""
+        gone = [
+            f"{queue!r} up to {upto}"
+            for queue, upto in sorted(source.trims().items())
+            if upto > max(after, known.get(queue, 0))
+        ]
+        if not gone:
+            return
+        text = (
+            f"events after position {after} are gone before the stream has read them: the"
+            f" journal was trimmed, of {', '.join(gone)}."
+        )
+        if self._options.fail_on_data_loss:
+            raise JournalTrimmed(
+                f"{text} With failOnDataLoss=false the query goes on without them; a consumerGroup"
+                " keeps the journal for a stream that is slow or away"
+            )
+        log.warning("%s The stream goes on without them (failOnDataLoss=false)", text)
+
+    def _gives_values(self) -> bool:
+        """Whether messages are read, whose values the journal need not have."""
+        options = self._options
+        with_value = options.payload_schema is not None or "value" in self._schema.names
+        return options.content != "journal" and with_value
+
+    def _check_queues(self, source: Source) -> None:
+        """What the stream cannot give for some queues is said once, before its first batch."""
+        if self._group is None and (without := source.without_journal()):
+            raise ConfigurationError(
+                f"{_names(without)} keeps no journal, so a stream would miss events; use"
+                " journal_policy=Journal(), or let a consumerGroup keep it"
+            )
+        if self._gives_values() and (without := source.without_payloads()):
+            log.warning(
+                "the journal of %s keeps no payloads: the value of a message that is gone before"
+                " its batch is read, or read again, is null. Use"
+                " journal_policy=Journal(payloads=True) to have it",
+                _names(without),
+            )
+
+
+def _check_there(offset: Offset, newest: int) -> None:
+    if offset.seq > newest:
+        raise JournalForeign(
+            f"the checkpoint has read up to position {offset.seq}, and the journal ends at"
+            f" {newest}: an older copy of the store's file was put in its place. Use a new checkpointLocation,"
+            " and startingOffsets or startingTimestamp to say where to begin"
+        )
+
+
+def _names(queues: Sequence[str]) -> str:
+    return ", ".join(f"queue {name!r}" for name in queues)

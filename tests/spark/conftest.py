@@ -1,0 +1,51 @@
+"""One Spark session for all tests of a process: it takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import localqueue.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests that use Spark run in one test process, one after the other."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores whose tasks are tried four times."""
+    folder = tmp_path_factory.mktemp("spark")
+    session = localqueue.spark.session(
+        "local[2,4]",
+        config={
+            "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    """Where a test keeps its store."""
+    return tmp_path / "queue.sqlite3"
+
+
+@pytest.fixture
+def url(store_path: Path) -> str:
+    """The same as the URL that the options of Spark take."""
+    return f"sqlite:///{store_path}"

@@ -1,0 +1,184 @@
+"""What a stream holds of its queue, without Spark around it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from queue import Empty
+
+import pytest
+
+from localqueue import PersistentQueue
+from localqueue.errors import ConfigurationError
+from localqueue.spark import leadership
+from localqueue.spark.leadership import Leadership
+from localqueue.spark.leased_stream import LeasedStream
+from localqueue.stores.open import open_store
+
+Open = Callable[..., LeasedStream]
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "PATIENCE", 0.0)
+
+
+@pytest.fixture
+def jobs(url: str) -> Iterator[PersistentQueue[int]]:
+    with PersistentQueue[int]("jobs", store=url) as queue:
+        yield queue
+
+
+@pytest.fixture
+def open_stream(url: str) -> Iterator[Open]:
+    """Streams that are closed with the test."""
+    opened: list[LeasedStream] = []
+
+    def open_one(name: str = "nightly", timeout: float = 600.0) -> LeasedStream:
+        opened.append(LeasedStream(open_store(url), "jobs", name, timeout))
+        return opened[-1]
+
+    yield open_one
+    for stream in opened:
+        stream.close()
+
+
+def values(stream: LeasedStream, after: int = 0) -> list[int]:
+    return [int(message.body) for message in stream.messages(after, stream.position())]
+
+
+def test_it_holds_what_it_leased_until_it_acknowledges_that(
+    jobs: PersistentQueue[int], open_stream: Open
+) -> None:
+    jobs.put_many(range(5))
+    stream = open_stream()
+
+    assert stream.lease(3) == 3
+    first = stream.position()
+    assert (stream.held(), values(stream), jobs.qsize()) == (3, [0, 1, 2], 2)
+
+    stream.ack(first)
+
+    assert (stream.held(), jobs.stats().total) == (0, 2)
+    assert stream.lease(float("inf")) == 2
+    assert values(stream, after=first) == [3, 4]
+
+
+def test_the_next_process_of_its_name_finds_what_it_held(
+    jobs: PersistentQueue[int], open_stream: Open
+) -> None:
+    jobs.put_many(range(4))
+    before = open_stream()
+    before.lease(3)
+    position = before.position()
+    before.close()
+
+    after = open_stream()
+
+    assert (after.position(), after.held(), values(after)) == (position, 3, [0, 1, 2])
+    after.ack(position)
+    assert jobs.stats().total == 1
+
+
+def test_streams_of_other_names_hold_other_messages(
+    jobs: PersistentQueue[int], open_stream: Open
+) -> None:
+    jobs.put_many(range(4))
+    one, other = open_stream("one"), open_stream("other")
+    one.lease(2)
+    other.lease(2)
+
+    assert (values(one), values(other)) == ([0, 1], [2, 3])
+    one.ack(other.position())
+    assert values(other) == [2, 3]
+
+
+def test_a_message_whose_lease_was_lost_belongs_to_someone_else(
+    jobs: PersistentQueue[int], open_stream: Open, url: str
+) -> None:
+    jobs.put_many(range(2))
+    stream = open_stream()
+    stream.lease(2)
+    with closing(open_store(url)) as store:
+        first, _ = store.leased_under("nightly", "jobs")
+        assert jobs.release(first.id)
+    theirs = jobs.get_message()
+
+    assert values(stream) == [1]
+    stream.ack(stream.position())
+
+    assert jobs.ack(theirs)
+
+
+def test_its_end_is_no_crash_of_its_messages_however_often_it_dies(
+    jobs: PersistentQueue[int], open_stream: Open, url: str
+) -> None:
+    jobs.put(1)
+    for _ in range(5):
+        stream = open_stream()
+        stream.lease(1)
+        stream.close()
+        with closing(open_store(url)) as store:
+            assert store.end_leases_of("nightly", (), now=0.0) == 1
+
+    message = jobs.get_message()
+
+    assert (message.attempts, message.crashes, message.failures) == (6, 0, 0)
+
+
+def test_its_leases_are_extended_while_it_lives(
+    jobs: PersistentQueue[int], open_stream: Open
+) -> None:
+    jobs.put(1)
+    stream = open_stream(timeout=0.3)
+    stream.lease(1)
+
+    # For longer than a lease lasts.
+    with pytest.raises(Empty):
+        jobs.get(timeout=1.0)
+
+
+def test_a_second_stream_of_its_name_is_refused_while_it_lives(
+    jobs: PersistentQueue[int], open_stream: Open, url: str
+) -> None:
+    jobs.put(1)
+    stream = open_stream()
+    with closing(open_store(url)) as store:
+        store.journal_end()
+        with pytest.raises(ConfigurationError, match=f"nightly.*process {os.getpid()}"):
+            Leadership(store, "nightly")
+        stream.close()
+        Leadership(store, "nightly").close()
+
+
+LEADER = """
+import sys
+from localqueue.spark.leased_stream import LeasedStream
+from localqueue.stores.open import open_store
+stream = LeasedStream(open_store(sys.argv[1]), "jobs", "nightly", 600.0)
+stream.lease(2)
+print("leads", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_one_leaves_its_leases_and_no_lock(
+    jobs: PersistentQueue[int], open_stream: Open, url: str
+) -> None:
+    jobs.put_many(range(3))
+    leader = subprocess.Popen(
+        [sys.executable, "-c", LEADER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with leader:
+        assert leader.stdout is not None
+        assert leader.stdout.readline() == b"leads\n"
+        with pytest.raises(ConfigurationError, match=f"process {leader.pid}"):
+            open_stream()
+        leader.kill()
+
+    # Nobody buries it: its leases are not a worker's.
+    assert jobs.get() == 2
+    assert values(open_stream()) == [0, 1]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.durability import SYNCHRONOUS, Durability
+from localqueue.stores.sqlite.connection import CHECKPOINT_AT
 
 SCHEMA = """
     CREATE TABLE IF NOT EXISTS
@@ -29,7 +30,7 @@ class RawTable:
         self._db = db = sqlite3.connect(path, isolation_level=None)
         db.execute("PRAGMA journal_mode = wal")
         db.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
-        db.execute("PRAGMA wal_autocheckpoint = 1000")
+        db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_AT}")
         db.execute("PRAGMA temp_store = memory")
         db.execute("PRAGMA cache_size = -16384")
         db.executescript(SCHEMA)

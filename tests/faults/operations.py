@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from localqueue.errors import LocalQueueError
 from localqueue.policies.journal import Journal
 from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.connection import CHECKPOINT_AT
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.verbs.fold import EVERY
 from tests.faults.oracle import Oracle
 from tests.migration.test_migrations import ROWS_OF_VERSION_1, ROWS_OF_VERSION_2, make_file
 
 FRAME = 4096 + 24
-CHECKPOINT_AT = 1000
 KEPT_ROWS = 100
 Queue = PersistentQueue[Any]
 

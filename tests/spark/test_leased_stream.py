@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from queue import Empty
@@ -12,10 +15,13 @@ from queue import Empty
 import pytest
 
 from localqueue import PersistentQueue
-from localqueue.errors import ConfigurationError
+from localqueue.clock import Now
+from localqueue.errors import ConfigurationError, StoreBusy
 from localqueue.spark import leadership
 from localqueue.spark.leadership import Leadership
+from localqueue.spark.lease_heartbeat import LeaseHeartbeat
 from localqueue.spark.leased_stream import LeasedStream
+from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.open import open_store
 
 Open = Callable[..., LeasedStream]
@@ -155,13 +161,13 @@ def test_a_second_stream_of_its_name_is_refused_while_it_lives(
 
 
 LEADER = """
-import sys
+import signal, sys
 from localqueue.spark.leased_stream import LeasedStream
 from localqueue.stores.open import open_store
-stream = LeasedStream(open_store(sys.argv[1]), "jobs", "nightly", 600.0)
+stream = LeasedStream(open_store(sys.argv[1]), "jobs", "nightly", float(sys.argv[2]))
 stream.lease(2)
 print("leads", flush=True)
-sys.stdin.read()
+signal.pause()
 """
 
 
@@ -169,9 +175,7 @@ def test_a_killed_one_leaves_its_leases_and_no_lock(
     jobs: PersistentQueue[int], open_stream: Open, url: str
 ) -> None:
     jobs.put_many(range(3))
-    leader = subprocess.Popen(
-        [sys.executable, "-c", LEADER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    leader = subprocess.Popen([sys.executable, "-c", LEADER, url, "600"], stdout=subprocess.PIPE)
     with leader:
         assert leader.stdout is not None
         assert leader.stdout.readline() == b"leads\n"
@@ -182,3 +186,56 @@ def test_a_killed_one_leaves_its_leases_and_no_lock(
     # Nobody buries it: its leases are not a worker's.
     assert jobs.get() == 2
     assert values(open_stream()) == [0, 1]
+
+
+DRIVER = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+"""
+
+
+def test_one_that_lives_on_without_its_driver_extends_nothing(
+    jobs: PersistentQueue[int], url: str
+) -> None:
+    jobs.put_many(range(2))
+    driver = subprocess.run(
+        [sys.executable, "-c", DRIVER, LEADER, url, "0.5"],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    try:
+        assert jobs.get(timeout=30) in range(2)
+    finally:
+        os.kill(int(driver.stdout), signal.SIGKILL)
+
+
+class BusyAtFirst(MemoryQueueStore):
+    """Somebody else has the lock for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.extended = threading.Event()
+
+    def extend_of(self, liveness: str, *, timeout: float, now: Now) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            raise StoreBusy("somebody holds the lock")
+        self.extended.set()
+        return super().extend_of(liveness, timeout=timeout, now=now)
+
+
+def test_an_extension_that_went_wrong_is_tried_again_before_the_leases_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = BusyAtFirst()
+    heartbeat = LeaseHeartbeat(store, "nightly", 3.0, time.monotonic)
+
+    # A third of a lease to the first try, and much less to the second one.
+    assert store.extended.wait(2.0)
+
+    heartbeat.close()
+    assert "somebody holds the lock" in caplog.text

@@ -15,11 +15,16 @@ from localqueue.errors import ConfigurationError
 if TYPE_CHECKING:
     from localqueue.spark.registration import register
     from localqueue.spark.spark_session import session
-    from localqueue.spark.workers import run_on_spark
+    from localqueue.spark.workers import SparkWorker, run_on_spark
 
-__all__ = ["register", "run_on_spark", "session"]
+__all__ = ["SparkWorker", "register", "run_on_spark", "session"]
 
-_HOMES = {"register": "registration", "run_on_spark": "workers", "session": "spark_session"}
+_HOMES = {
+    "SparkWorker": "workers",
+    "register": "registration",
+    "run_on_spark": "workers",
+    "session": "spark_session",
+}
 
 if not TYPE_CHECKING:  # a type checker would take any name for granted
 

@@ -7,6 +7,7 @@ the whole row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +18,34 @@ from localqueue.errors import DamagedMessage
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADERS = pa.map_(pa.string(), pa.string())
-_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
+# The four digits of every two bytes.
+_HEX = np.frombuffer("".join(f"{number:04x}" for number in range(2**16)).encode(), np.uint32)
+
+
+@lru_cache(maxsize=64)
+def repeated(value: str | int, rows: int) -> pa.Array:
+    """The same text, or the same 32-bit number, in every row. Most batches have as many rows."""
+    return pa.repeat(value if isinstance(value, str) else pa.scalar(value, pa.int32()), rows)
+
+
+@lru_cache(maxsize=64)
+def nothing(kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind)
 
 
 def public_ids(seqs: pa.Array, identity: Sequence[tuple[int, str]]) -> pa.Array:
     """The public ids, or journal positions, of these seqs; null stays null."""
-    numbers = pc.fill_null(seqs, 0).to_numpy()
+    numbers = (seqs if seqs.null_count == 0 else pc.fill_null(seqs, 0)).to_numpy()
     n = len(numbers)
-    digits = np.empty((n, 32), dtype=np.uint8)
-    bits = np.frombuffer("".join(bits for _, bits in identity).encode(), np.uint8).reshape(-1, 16)
+    # Four digits are one number here: as many steps less.
+    digits = np.empty((n, 8), dtype=np.uint32)
+    bits = np.frombuffer("".join(bits for _, bits in identity).encode(), np.uint32).reshape(-1, 4)
     if len(identity) == 1:
-        digits[:, :16] = bits[0]
+        digits[:, :4] = bits[0]
     else:
         starts = np.array([start for start, _ in identity])
-        digits[:, :16] = bits[np.searchsorted(starts, numbers, side="right") - 1]
-    bytes_ = numbers.astype(">u8").view(np.uint8).reshape(n, 8)
-    digits[:, 16:] = _HEX[bytes_].view(np.uint8)
+        digits[:, :4] = bits[np.searchsorted(starts, numbers, side="right") - 1]
+    digits[:, 4:] = _HEX[numbers.astype(">i8").view(">u2").reshape(n, 4)]
     offsets = np.arange(0, 32 * n + 1, 32, dtype=np.int32)
     ids = pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(digits))
     return ids if seqs.null_count == 0 else pc.if_else(seqs.is_valid(), ids, None)
@@ -47,8 +60,6 @@ def timestamps(seconds: pa.Array) -> pa.Array:
 def words(numbers: pa.Array, known: Mapping[int, str] | Sequence[str]) -> pa.Array:
     """Names for small numbers."""
     names = known if isinstance(known, Mapping) else dict(enumerate(known))
-    if len(names) == 1 and numbers.null_count == 0:
-        return pa.repeat(next(iter(names.values())), len(numbers))
     positions = pc.index_in(numbers, value_set=pa.array(list(names), pa.int64()))
     return pa.array(list(names.values()), pa.string()).take(positions)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from localqueue.spark.arrow_columns import nothing, repeated
+
 
 @dataclass(frozen=True, slots=True)
 class Cells:
@@ -29,11 +31,9 @@ class Cells:
     def of(self, name: str, kind: pa.DataType) -> pa.Array:
         """The cell as it is, null where it was not read."""
         array = self.arrays.get(name)
-        return pa.nulls(self.rows, kind) if array is None else array.cast(kind)
+        return nothing(kind, self.rows) if array is None else array.cast(kind)
 
     def count(self, name: str) -> pa.Array:
         """A number that is usually 0."""
         array = self.arrays.get(name)
-        return (
-            pa.repeat(pa.scalar(0, pa.int32()), self.rows) if array is None else array.cast("int32")
-        )
+        return repeated(0, self.rows) if array is None else array.cast(pa.int32())

@@ -48,11 +48,13 @@ class ConsumerGroup:
         asked = json.dumps([self._options.starting_offsets, self._options.starting_timestamp])
         if reader is not None:
             stands = source.seq_of(reader.position)
-            began = self._began()
-            if began == (stands, asked):
+            began, asked_then = self._began()
+            if (began, asked_then) == (stands, asked):
                 return stands
-            if began is None or began[0] != stands:
-                self._check_known(stands, wanted)
+            # Naming a place is how a user says what to do; the same place again is an old answer.
+            is_told = is_chosen_start(self._options) and asked_then != asked
+            if began != stands and wanted != stands and not is_told:
+                raise ConfigurationError(self._without_checkpoint(stands))
         self._write(source, wanted, asked)
         return wanted
 
@@ -73,22 +75,21 @@ class ConsumerGroup:
         if opened is not None:
             opened[0].close()
 
-    def _check_known(self, stands: int, wanted: int) -> None:
-        if wanted == stands or is_chosen_start(self._options):
-            return
-        raise ConfigurationError(
+    def _without_checkpoint(self, stands: int) -> str:
+        return (
             f"the consumer group {self._name!r} has read up to position {stands}, but this query"
             " has no checkpoint: it was lost, or the group belongs to another query. To go on after"
             f""" what the group has, start once with startingOffsets {{"0": {stands}}}; to read"""
-            " something again, name that position or a startingTimestamp; a query of its own needs"
+            " something again, name its position or a startingTimestamp; a query of its own needs"
             " another consumerGroup"
         )
 
-    def _began(self) -> tuple[int, str] | None:
+    def _began(self) -> tuple[int, str] | tuple[None, None]:
+        """Where the group's query began, and what was asked for then."""
         store, when = self._store()
         record = store.load_record(RECORD, self._name, now=when.now)
         if record is None:
-            return None
+            return None, None
         began = json.loads(record.value)
         return began["position"], began["asked"]
 

@@ -27,7 +27,7 @@ class LocalQueueSource(DataSource):
     def name(cls) -> str:
         return "localqueue"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         options = self._parsed()
         from localqueue.spark.schema import spark_schema
 

@@ -22,7 +22,7 @@ from localqueue.workers.parcel import pack, pack_error
 from localqueue.workers.returned import refuse_undone
 
 LOOK_EVERY = 0.05
-SLOW = 0.25
+SLOW = 0.5
 """Behind a handler that runs longer than this no other waits: its messages go back."""
 INTERRUPT = signal.SIGUSR1
 

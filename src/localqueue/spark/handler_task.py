@@ -112,7 +112,8 @@ def _reporter(desk: DeskAddress | None) -> Reporter | None:
     if desk is None:
         return None
     if desk not in _reporters:
-        _reporters.clear()
+        while _reporters:
+            _reporters.popitem()[1].close()
         _reporters[desk] = Reporter(desk)
     return _reporters[desk]
 

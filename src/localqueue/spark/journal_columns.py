@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from localqueue.spark.arrow_columns import TIMESTAMP, json_texts, public_ids, timestamps, words
+from localqueue.spark.arrow_columns import (
+    TIMESTAMP,
+    json_texts,
+    nothing,
+    public_ids,
+    repeated,
+    timestamps,
+    words,
+)
 from localqueue.spark.cells import Cells
 from localqueue.spark.filters import (
     Column,
@@ -41,7 +49,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 def _words(name: str, known: Sequence[str]) -> Callable[[Cells], pa.Array]:
     def column(cells: Cells) -> pa.Array:
         numbers = cells.get(name)
-        return pa.nulls(cells.rows, pa.string()) if numbers is None else words(numbers, known)
+        return nothing(pa.string(), cells.rows) if numbers is None else words(numbers, known)
 
     return column
 
@@ -49,7 +57,7 @@ def _words(name: str, known: Sequence[str]) -> Callable[[Cells], pa.Array]:
 def _time(name: str) -> Callable[[Cells], pa.Array]:
     def column(cells: Cells) -> pa.Array:
         moment = cells.get(name)
-        return pa.nulls(cells.rows, TIMESTAMP) if moment is None else timestamps(moment)
+        return nothing(TIMESTAMP, cells.rows) if moment is None else timestamps(moment)
 
     return column
 
@@ -62,14 +70,14 @@ def _queue(cells: Cells) -> pa.Array:
     numbers = cells.get("queue")
     if numbers is None:
         (name,) = cells.queues.values()
-        return pa.repeat(name, cells.rows)
+        return repeated(name, cells.rows)
     return words(numbers, cells.queues)
 
 
 def _ran(cells: Cells) -> pa.Array:
     leased_at = cells.get("leased_at")
     if leased_at is None:
-        return pa.nulls(cells.rows, pa.float64())
+        return nothing(pa.float64(), cells.rows)
     ran = pc.subtract(cells["at"], leased_at)
     return pc.max_element_wise(ran, 0.0, skip_nulls=False)
 
@@ -86,7 +94,7 @@ def _value(cells: Cells) -> pa.Array:
 COLUMNS: dict[str, Callable[[Cells], pa.Array]] = {
     "position": lambda cells: public_ids(cells["id"], cells.identity),
     "seq": lambda cells: cells["id"],
-    "shard": lambda cells: pa.repeat(SHARD, cells.rows),
+    "shard": lambda cells: repeated(SHARD, cells.rows),
     "at": _time("at"),
     "queue": _queue,
     "message_id": lambda cells: public_ids(cells["message"], cells.identity),

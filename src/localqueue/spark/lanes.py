@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import time
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -37,6 +39,7 @@ LOOK_EVERY = 0.1
 """How often a lane that waits for its job looks whether the worker stops."""
 LAST_PATIENCE = 5.0
 """Seconds for jobs that were cancelled to end."""
+_LONGEST = 300
 
 
 class Lanes(Lobby):
@@ -66,9 +69,7 @@ class Lanes(Lobby):
         self.suspects = Suspects()
         self.numbers = count(1)
         self._jobs = jobs
-        self._task = task
-        self._description = description
-        self._submitters: list[Submitter] = []
+        self._submitters = [Submitter(jobs, task, description) for _ in shift.slots]
 
     @property
     def shift(self) -> Shift:
@@ -79,8 +80,7 @@ class Lanes(Lobby):
         return self._dismissed
 
     def work(self, slot: Slot) -> None:
-        submitter = Submitter(self._jobs, self._task, self._description)
-        self._submitters.append(submitter)
+        submitter = self._submitters[slot.number]
         try:
             while True:
                 batch = self._take(slot)
@@ -97,8 +97,10 @@ class Lanes(Lobby):
         """Nobody waits for what still runs: it is ended."""
         self.dismiss()
         self._jobs.cancel()
+        deadline = time.monotonic() + LAST_PATIENCE
         for submitter in self._submitters:
-            submitter.join(LAST_PATIENCE)
+            submitter.close()
+            submitter.join(max(0.0, deadline - time.monotonic()))
 
     def measure(self, count: int, seconds: float) -> None:
         if self._size is not None and count:
@@ -357,5 +359,8 @@ def unloadable(cause: BaseException) -> ConfigurationError:
 
 
 def _short(error: BaseException) -> str:
-    """The first line of what Spark says, which goes on for pages."""
-    return f"{error}".strip().partition("\n")[0][:300] or type(error).__name__
+    """The one line that matters of what Spark says, which goes on for pages."""
+    text = f"{error}".strip()
+    cause = re.search(r"most recent failure: (.*)", text)
+    line = text.partition("\n")[0] if cause is None else cause[1]
+    return line[:_LONGEST] or type(error).__name__

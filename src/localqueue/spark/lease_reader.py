@@ -123,8 +123,8 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _position(self, offset: dict[str, Any]) -> int:
         """Of an offset that a checkpoint has; JournalForeign when it cannot be of this store.
 
-        Acknowledging up to a position of another store would be the end of messages that no sink
-        has.
+        Acknowledging up to another store's position would be the end of messages that no sink has.
+        (A power cut leaves no position ahead of the store: with each boot tokens leap.)
         """
         store, position = offset.get("store"), offset.get(SHARD)
         if not isinstance(store, str) or not isinstance(position, int):
@@ -139,8 +139,8 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if position > self._newest:
             raise JournalForeign(
-                f"the checkpoint is at position {position}, and the store ends at {self._newest}: a"
-                f" power cut took the end of a store that is not fully durable. {_NEW_CHECKPOINT}"
+                f"the checkpoint is at position {position}, and the store ends at {self._newest}:"
+                f" an older copy of its file was put in its place. {_NEW_CHECKPOINT}"
             )
         return position
 

@@ -47,9 +47,13 @@ class LeasedStream:
         self._timeout = timeout
         self._now = StoreTime(SYSTEM_CLOCK, store.open_clock(SYSTEM_CLOCK)).now
         self._leadership = Leadership(store, name)
-        # At once: what a killed process left may be about to end.
-        store.extend_of(name, timeout=timeout, now=self._now)
-        self._held = dict(_by_token(store.leased_under(name, queue)))
+        try:
+            # At once: what a killed process left may be about to end.
+            store.extend_of(name, timeout=timeout, now=self._now)
+            self._held = dict(_by_token(store.leased_under(name, queue)))
+        except BaseException:
+            self._leadership.close()
+            raise
         self._heartbeat = LeaseHeartbeat(store, name, timeout, self._now)
 
     def ack(self, upto: int) -> None:
@@ -79,10 +83,6 @@ class LeasedStream:
             self._held |= _by_token(leased)
             taken += len(leased)
             size += size_of(leased)
-        if taken:
-            # A lease need not outlive a power cut, but a position that Spark has written down must:
-            # or later leases would lie below it and be taken for acknowledged.
-            self._store.journal_end()
         return taken
 
     def held(self) -> int:

@@ -12,7 +12,9 @@ from localqueue.spark.arrow_columns import (
     TIMESTAMP,
     header_maps,
     json_texts,
+    nothing,
     public_ids,
+    repeated,
     timestamps,
     words,
 )
@@ -76,30 +78,31 @@ def _queue(cells: Cells) -> pa.Array:
     numbers = cells.get("queue")
     if numbers is None:
         (name,) = cells.queues.values()
-        return pa.repeat(name, cells.rows)
+        return repeated(name, cells.rows)
     return words(numbers, cells.queues)
 
 
 def _state(cells: Cells) -> pa.Array:
     states = cells.get("state")
-    return pa.repeat(STATES[READY], cells.rows) if states is None else words(states, STATES)
+    return repeated(STATES[READY], cells.rows) if states is None else words(states, STATES)
 
 
 def _codec(cells: Cells) -> pa.Array:
     codec = cells.get("codec")
     if codec is None:
-        return pa.repeat("json", cells.rows)
+        return repeated("json", cells.rows)
     known = pc.fill_null(codec, "json")
     return pc.if_else(pc.equal(known, ""), None, known)
 
 
 def _headers(cells: Cells) -> pa.Array:
     encoded = cells.get("headers")
-    return pa.nulls(cells.rows, HEADERS) if encoded is None else header_maps(encoded)
+    return nothing(HEADERS, cells.rows) if encoded is None else header_maps(encoded)
 
 
 def _priority(cells: Cells) -> pa.Array:
-    return pc.negate(cells.count("rank"))
+    rank = cells.count("rank")
+    return rank if cells.get("rank") is None else pc.negate(rank)
 
 
 def _available_at(cells: Cells) -> pa.Array:
@@ -123,7 +126,7 @@ def _where(cells: Cells, name: str, compare: Callable[..., pa.Array], state: int
     """A time that a message has in some states only."""
     moment, states = cells.get(name), cells.get("state")
     if moment is None:
-        return pa.nulls(cells.rows, TIMESTAMP)
+        return nothing(TIMESTAMP, cells.rows)
     if states is not None:
         moment = pc.if_else(compare(states, state), moment, None)
     return timestamps(moment)
@@ -132,13 +135,13 @@ def _where(cells: Cells, name: str, compare: Callable[..., pa.Array], state: int
 def _leased_by(cells: Cells) -> pa.Array:
     worker, states = cells.get("worker"), cells.get("state")
     if worker is None or states is None:
-        return pa.nulls(cells.rows, pa.string())
+        return nothing(pa.string(), cells.rows)
     return pc.if_else(pc.equal(states, INFLIGHT), worker, None)
 
 
 def _failed_at(cells: Cells) -> pa.Array:
     failed_at = cells.get("failed_at")
-    return pa.nulls(cells.rows, TIMESTAMP) if failed_at is None else timestamps(failed_at)
+    return nothing(TIMESTAMP, cells.rows) if failed_at is None else timestamps(failed_at)
 
 
 COLUMNS: dict[str, Callable[[Cells], pa.Array]] = {

@@ -139,6 +139,10 @@ class Reporter:
                 self._hang_up()
                 return None
 
+    def close(self) -> None:
+        with self._using:
+            self._hang_up()
+
     def _words(self) -> list[Word]:
         words: list[Word] = []
         while self._wire is not None and self._wire.is_waiting():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -9,10 +10,12 @@ from pyspark.errors import AnalysisException
 
 from localqueue.spark.data_source import LocalQueueSource
 from localqueue.spark.redaction import redact
+from localqueue.spark.shipped_source import shipped_source
 from localqueue.spark.shipping import package_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 _registered: WeakSet[SparkSession] = WeakSet()
 
@@ -28,23 +31,23 @@ def register(spark: SparkSession) -> None:
     """
     if spark in _registered:
         return
-    ship(spark)
+    source = shipped_source(package_zip().name) if ship(spark) else LocalQueueSource
     redact(spark)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        spark.dataSource.register(LocalQueueSource)
+        spark.dataSource.register(source)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        _register_while_active(spark)
+        _register_while_active(spark, source)
     _registered.add(spark)
 
 
-def _register_while_active(spark: SparkSession) -> None:
+def _register_while_active(spark: SparkSession, source: type[DataSource]) -> None:
     """Spark looks for the name in the active session, which may be another one that has it."""
     before = spark.getActiveSession()
     _activate(spark)
-    spark.dataSource.register(LocalQueueSource)
+    spark.dataSource.register(source)
     if before is not None:
         _activate(before)
 
@@ -54,20 +57,24 @@ def _activate(spark: SparkSession) -> None:
     spark.createDataFrame([], "nothing int")
 
 
-def ship(spark: SparkSession) -> None:
-    """Send this package to where the session's tasks run; once for equal contents.
+def ship(spark: SparkSession) -> bool:
+    """Send this package to where the session's tasks run; whether that was needed.
 
-    A local master runs in this process's own installation and is sent nothing.
+    A local master that runs the driver's Python has it already. Equal contents are sent once.
     """
     if is_connect(spark):
         spark.addArtifacts(str(package_zip()), pyfile=True)
-        return
+        return True
     context = spark.sparkContext
-    master = context.master or ""
-    if master == "local" or master.startswith("local["):
-        return
+    if _is_local(context.master or "") and context.pythonExec == sys.executable:
+        return False
     if package_zip().name not in (context._python_includes or ()):
         context.addPyFile(str(package_zip()))
+    return True
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
 
 
 def is_connect(spark: SparkSession) -> bool:

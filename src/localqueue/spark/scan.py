@@ -44,6 +44,10 @@ class Source(Protocol):
     def store_id(self) -> str:
         """Another one for every store, and for one that was restored from a backup."""
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is a backup that nobody has opened: a store of its own, once a queue does."""
+
     # --- the journal, by seq: the chosen events are those that this content consists of -----------
     def journal_oldest(self) -> int:
         """The seq before the oldest event that the store has; 0 when nothing ever happened."""

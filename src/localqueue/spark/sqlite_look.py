@@ -61,7 +61,8 @@ class Look:
                 copied = self._db.execute(SQL.read_mark, ("copied",)).fetchone()
             self.identity_rows: tuple[tuple[int, str], ...] = tuple(rows)
             self.identity = Identity(rows)
-            self.store_id = f"{rows[-1][1]}-copied" if copied else rows[-1][1]
+            self.is_copy = copied is not None
+            self.store_id = f"{rows[-1][1]}-copied" if self.is_copy else rows[-1][1]
             self.file = File(str(path), inode, SYSTEM_CLOCK.boot_id())
             self._undo = undo.pop_all()
         self._closed = False

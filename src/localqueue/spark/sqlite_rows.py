@@ -132,7 +132,7 @@ def _is_unusual(cells: Cells, name: str) -> bool:
     match name:
         case "pos":
             return not cell.equals(cells["created_at"])
-        case "due_at" | "worker":
+        case "due_at" | "worker" if "state" in cells.arrays:  # of a message, not of an event
             return bool(pc.any(pc.not_equal(cells["state"], 0)).as_py())
         case "state" | "rank" | "attempts" | "failures" | "crashes":
             return bool(pc.any(pc.not_equal(cell, 0)).as_py())

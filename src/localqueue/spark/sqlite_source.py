@@ -47,6 +47,10 @@ class SQLiteSource:
     def store_id(self) -> str:
         return self._look.store_id
 
+    @property
+    def is_copy(self) -> bool:
+        return self._look.is_copy
+
     # --- the journal ------------------------------------------------------------------------------
     def journal_oldest(self) -> int:
         with self._look.snapshot() as db:

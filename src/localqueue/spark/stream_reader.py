@@ -44,11 +44,11 @@ LONGEST_STAND = 60.0
 
 @dataclass(frozen=True)
 class StreamTask(InputPartition):
-    """A task of a batch, and what must still be there when it has been read."""
+    """A task of a batch, and what was gone of the journal when it was planned."""
 
     task: ReadTask
     after: int
-    trimmed: Mapping[str, int]
+    gone: Mapping[str, int]
 
 
 @without_secrets
@@ -83,6 +83,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the query begins; the same one in every call of a run, which Spark relies on."""
         if self._initial is None:
             source = self._opened()
+            if source.is_copy:
+                # Its positions are those of the store it was made from, until it has its own.
+                raise ConfigurationError(
+                    f"{self._options.masked_url} is a backup that nobody has opened yet; open it"
+                    " once with a queue, so that it is a store of its own"
+                )
             seq = starting_seq(self._options, source)
             if self._group is not None:
                 seq = self._group.begin(source, seq)
@@ -141,13 +147,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         _check_there(until, source.journal_end())
         after = max(begin.seq, self._seen)
-        self._check_kept(source, after, begin.trimmed)
+        gone = self._check_kept(source, after, begin.trimmed)
         partitions = self._options.min_partitions
         if partitions is None and until.seq - after <= ONE_TASK:
             partitions = 1
         plan = source.plan_journal if self._options.content == "journal" else source.plan_enqueued
         tasks = plan(after, until.seq, partitions=partitions)
-        return [StreamTask(task, after, begin.trimmed) for task in tasks]
+        return [StreamTask(task, after, gone) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; JournalTrimmed when some may have gone meanwhile."""
@@ -156,10 +162,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_task(partition.task)
         if self._group is None:
             with open_source(self._options, self._schema) as source:
-                self._check_kept(source, partition.after, partition.trimmed)
+                self._check_kept(source, partition.after, partition.gone)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The sink has everything up to ``end``. It comes a batch late, after the last one never."""
+        """The sink has everything up to ``end``. Comes a batch late; after the last one, never."""
         if self._group is not None:
             source = self._opened()
             self._group.has(source, read_offset(end, source).seq)
@@ -199,18 +205,19 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_time = time.monotonic() - self._moved_at > LONGEST_STAND
         return upto if self._target is not None or is_time else begin.seq
 
-    def _check_kept(self, source: Source, after: int, known: Mapping[str, int]) -> None:
-        """That nothing after this seq is gone but what was when the query began."""
+    def _check_kept(self, source: Source, after: int, known: Mapping[str, int]) -> dict[str, int]:
+        """That nothing after this seq is gone but what is known to be; what is gone now."""
+        trims = source.trims()
         gone = [
             f"{queue!r} up to {upto}"
-            for queue, upto in sorted(source.trims().items())
+            for queue, upto in sorted(trims.items())
             if upto > max(after, known.get(queue, 0))
         ]
         if not gone:
-            return
+            return trims
         text = (
-            f"events after position {after} are gone before the stream has read them: the"
-            f" journal was trimmed, of {', '.join(gone)}."
+            f"events after position {after} are gone before the stream has read them: the journal"
+            f" was trimmed, of {', '.join(gone)}."
         )
         if self._options.fail_on_data_loss:
             raise JournalTrimmed(
@@ -218,6 +225,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " keeps the journal for a stream that is slow or away"
             )
         log.warning("%s The stream goes on without them (failOnDataLoss=false)", text)
+        return trims
 
     def _gives_values(self) -> bool:
         """Whether messages are read, whose values the journal need not have."""
@@ -245,8 +253,8 @@ def _check_there(offset: Offset, newest: int) -> None:
     if offset.seq > newest:
         raise JournalForeign(
             f"the checkpoint has read up to position {offset.seq}, and the journal ends at"
-            f" {newest}: an older copy of the store's file was put in its place. Use a new checkpointLocation,"
-            " and startingOffsets or startingTimestamp to say where to begin"
+            f" {newest}: an older copy of the store's file was put in its place. Use a new"
+            " checkpointLocation, and startingOffsets or startingTimestamp to say where to begin"
         )
 
 

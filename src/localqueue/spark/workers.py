@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from localqueue.checks import check_count, check_seconds
 from localqueue.errors import ConfigurationError, WorkerStopped
@@ -27,7 +27,7 @@ from localqueue.workers.returned import refuse_generator_function
 from localqueue.workers.shift import Shift
 from localqueue.workers.source import Sources
 from localqueue.workers.summary import Summary
-from localqueue.workers.worker import DRAIN_TIMEOUT, Worker
+from localqueue.workers.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,14 +37,37 @@ PER_CORE = 2
 """Batches side by side for each core: while one is settled and leased, another runs."""
 
 
+class _OtherOptions(TypedDict, total=False):
+    """What is handed to ``Worker`` as it is."""
+
+    max_tries: int | None
+    backoff: Backoff | float | None
+    dead_letter_on_failure: bool | None
+    release_delay: float | None
+    min_interval: float | None
+    rate_limit: RateLimit | Limiter | None
+    circuit_breaker: CircuitBreaker | Breaker | None
+    worker_id: str | None
+    drain_timeout: float
+    on_progress: Callable[[QueueMessage[Any], str], object] | None
+
+
+class WorkerOptions(_OtherOptions, total=False):
+    """What ``SparkWorker`` takes as ``Worker`` does."""
+
+    timeout: float | None
+
+
 def run_on_spark(
     queue: PersistentQueue[Any] | Iterable[PersistentQueue[Any]],
     handler: Callable[[Any], Any],
     *,
     spark: SparkSession | None = None,
+    batch_size: int = BATCH_SIZE,
+    batches: int | None = None,
     until_empty: bool = False,
     handle_signals: bool | None = None,
-    **options: Any,
+    **options: Unpack[WorkerOptions],
 ) -> Summary:
     """Run ``handler`` on Spark executors for the messages of a queue; what was done.
 
@@ -52,9 +75,11 @@ def run_on_spark(
     store. Everything else is as with ``Worker``: failed messages come back later or become dead
     letters, leases are held while handlers run, SIGINT and SIGTERM drain, and a queue that promises
     effectively-once keeps it. It returns when it is told to stop or, with ``until_empty``, when the
-    queue is. ``options`` are those of ``SparkWorker``.
+    queue is. ``spark``, ``batch_size``, ``batches`` and the ``options`` are those of SparkWorker.
     """
-    worker = SparkWorker(queue, handler, spark=spark, **options)
+    worker = SparkWorker(
+        queue, handler, spark=spark, batch_size=batch_size, batches=batches, **options
+    )
     return worker.run(until_empty, handle_signals)
 
 
@@ -79,16 +104,7 @@ class SparkWorker(Worker):
         batch_size: int = BATCH_SIZE,
         batches: int | None = None,
         timeout: float | None = None,
-        max_tries: int | None = None,
-        backoff: Backoff | float | None = None,
-        dead_letter_on_failure: bool | None = None,
-        release_delay: float | None = None,
-        min_interval: float | None = None,
-        rate_limit: RateLimit | Limiter | None = None,
-        circuit_breaker: CircuitBreaker | Breaker | None = None,
-        worker_id: str | None = None,
-        drain_timeout: float = DRAIN_TIMEOUT,
-        on_progress: Callable[[QueueMessage[Any], str], object] | None = None,
+        **options: Unpack[_OtherOptions],
     ) -> None:
         """``spark`` is the active session unless given, classic or Spark Connect.
 
@@ -110,16 +126,7 @@ class SparkWorker(Worker):
             concurrency=check_count("batches", batches, least=1),
             # What is leased for a lane that waits is enough: ahead of that it would lie for long.
             prefetch=0,
-            max_tries=max_tries,
-            backoff=backoff,
-            dead_letter_on_failure=dead_letter_on_failure,
-            release_delay=release_delay,
-            min_interval=min_interval,
-            rate_limit=rate_limit,
-            circuit_breaker=circuit_breaker,
-            worker_id=worker_id,
-            drain_timeout=drain_timeout,
-            on_progress=on_progress,
+            **options,
         )
         self._pickled = _pickled(self.handler)
 

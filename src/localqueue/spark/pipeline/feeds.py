@@ -27,9 +27,9 @@ def claim(events: Table, feed: Feed, store: str) -> None:
         for theirs in known:
             if not ours or not theirs or set(ours) & set(theirs):
                 raise ConfigurationError(
-                    f"{events.location.uri} has the events of {_names(theirs)} of the store {store},"
-                    f" and this pipeline would bring those of {_names(ours)}: some would be there"
-                    " twice. Choose the same queues, others, or another lake"
+                    f"the lake has the events of {_names(theirs)} of the store {store}, and this"
+                    f" pipeline would bring those of {_names(ours)}: some would be there twice."
+                    " Choose the same queues, others, or another lake"
                 )
         if events.set_property(PROPERTY + store, json.dumps([*known, ours])):
             return

@@ -30,6 +30,12 @@ from localqueue.stores.sqlite.sql import APPLICATION_ID, SCHEMA_VERSION, SQL, mi
 OLDEST_SQLITE = (3, 37, 0)
 """The first with STRICT tables."""
 SYNCHRONOUS = {"full": 2, "relaxed": 1}
+CHECKPOINT_AT = 2000
+"""Pages in the -wal from which on a commit moves them into the database: about 8 MB.
+
+A put, its lease and its ack write ten. At half of this, nearly one message in a hundred would wait
+for a checkpoint on its way; at twice this, the -wal would need all of the ballast on a full disk.
+"""
 _ORIGINAL_TABLES = {"queue_messages", "queue_sequences"}
 
 _BY_CODE: dict[int, type[StoreError]] = {
@@ -156,7 +162,7 @@ def connect(path: Path, *, durability: str, timeout: float) -> sqlite3.Connectio
     try:
         _turn_on_wal(db, timeout)
         _set(db, "synchronous", SYNCHRONOUS["relaxed" if SYNCS_ITSELF else durability])
-        _set(db, "wal_autocheckpoint", 1000)
+        _set(db, "wal_autocheckpoint", CHECKPOINT_AT)
         configure(db)
     except BaseException:
         db.close()

@@ -13,6 +13,7 @@ import pytest
 
 from localqueue import PersistentQueue, __version__
 from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite.connection import CHECKPOINT_AT
 from localqueue.stores.sqlite.operations import diagnostics
 from localqueue.stores.sqlite.sql import SCHEMA_VERSION
 from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -40,7 +41,7 @@ def test_versions_and_settings_are_told(told: dict[str, Any]) -> None:
     assert told["settings"]["durability"] == "relaxed"
     assert told["settings"]["timeout"] == 3.0
     assert told["settings"]["pragmas"]["journal_mode"] == "wal"
-    assert told["settings"]["pragmas"]["wal_autocheckpoint"] == 1000
+    assert told["settings"]["pragmas"]["wal_autocheckpoint"] == CHECKPOINT_AT
 
 
 def test_the_file_is_told_with_its_sizes(told: dict[str, Any], tmp_path: Path) -> None:

@@ -1,0 +1,273 @@
+"""A pipeline over a real store: whatever happens to it, the lake has every event once."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from localqueue import Journal, PersistentQueue
+from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed, StoreMissing
+from localqueue.failpoints import listening
+from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.pipeline import Pipeline, Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def queue(url: str) -> PersistentQueue[Any]:
+    return PersistentQueue("jobs", store=url, journal_policy=Journal(payloads=True))
+
+
+def work(queue: PersistentQueue[Any], messages: int) -> None:
+    """Put, lease, and end each: every fifth is released once, every seventh is a dead letter."""
+    queue.put_many([{"n": n} for n in range(messages)])
+    for n, message in enumerate(queue.get_messages(messages, leased_by="w1")):
+        if n % 7 == 6:
+            queue.dead_letter(message, error=ValueError("no"))
+        elif n % 5 == 4:
+            queue.release(message)
+        else:
+            queue.ack(message)
+
+
+def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
+    found = DeltaTable(f"{lake.location.uri}/{table}").to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: row.get("seq", 0))
+
+
+def journal_of(queue: PersistentQueue[Any]) -> list[tuple[str, str, str]]:
+    return [(e.position, e.queue, e.kind) for e in queue.store.journal(None, None, 100_000)]
+
+
+def in_the_lake(lake: Lake) -> list[tuple[str, str, str]]:
+    return [(row["position"], row["queue"], row["kind"]) for row in rows(lake, "events")]
+
+
+def agree(lake: Lake, queue: PersistentQueue[Any]) -> None:
+    """Every event once, and silver as the events have it."""
+    events = rows(lake, "events")
+    assert in_the_lake(lake) == journal_of(queue)
+    ended = [e for e in events if e["from_state"] == "inflight" and e["to_state"] != "inflight"]
+    assert [a["seq"] for a in rows(lake, "attempts")] == [e["seq"] for e in ended]
+    gone = [e for e in ended if e["to_state"] in (None, "dead")]
+    assert [m["seq"] for m in rows(lake, "messages")] == [e["seq"] for e in gone]
+
+
+def test_a_run_brings_the_journal_and_the_next_one_what_is_new(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    pipeline = Pipeline(url, lake, spark=spark)
+    work(queue, 20)
+    seen: list[Progress] = []
+
+    first = pipeline.run(on_progress=seen.append)
+    agree(lake, queue)
+    assert first.events == len(rows(lake, "events")) == sum(batch.events for batch in seen)
+    assert first.added["messages"] == len(rows(lake, "messages"))
+    assert [row["value"] for row in rows(lake, "events")][1] == '{"n":0}'
+
+    work(queue, 5)
+    second = pipeline.run()
+    agree(lake, queue)
+    assert first.events + second.events == len(rows(lake, "events"))
+
+    assert pipeline.run().events == 0
+    agree(lake, queue)
+
+
+def test_the_journal_is_kept_for_the_pipeline(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    work(queue, 3)
+    pipeline = Pipeline(url, lake, name="nightly", spark=spark)
+    pipeline.run()
+    work(queue, 3)
+    pipeline.run()
+
+    (reader,) = queue.readers()
+
+    assert reader.name == "pipeline:nightly"
+    assert reader.position in [position for position, _, _ in in_the_lake(lake)]
+
+
+def test_with_its_checkpoint_deleted_nothing_comes_twice(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    pipeline = Pipeline(url, lake, spark=spark)
+    work(queue, 10)
+    pipeline.run()
+    shutil.rmtree(Path(lake.location.uri, "_checkpoints"))
+    work(queue, 10)
+
+    pipeline.run()
+
+    agree(lake, queue)
+
+
+def test_a_lake_that_was_put_back_is_brought_up_to_date_again(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    """The checkpoint is ahead then, and following it would leave a hole."""
+    pipeline = Pipeline(url, lake, spark=spark)
+    work(queue, 5)
+    pipeline.run()
+    shutil.copytree(lake.location.uri, lake.location.uri + ".backup")
+    work(queue, 5)
+    pipeline.run()
+    for table in ("events", "attempts", "messages"):
+        shutil.rmtree(Path(lake.location.uri, table))
+        shutil.copytree(Path(lake.location.uri + ".backup", table), Path(lake.location.uri, table))
+
+    pipeline.run()
+
+    agree(lake, queue)
+
+
+def test_a_lake_that_was_deleted_is_filled_with_what_the_journal_has(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    pipeline = Pipeline(url, lake, spark=spark)
+    work(queue, 5)
+    pipeline.run()
+    shutil.rmtree(lake.location.uri)
+    work(queue, 5)
+
+    pipeline.run()
+
+    agree(lake, queue)
+
+
+@pytest.mark.parametrize(
+    "point", ["pipeline.batch", "pipeline.after-events", "pipeline.after-batch"]
+)
+def test_a_run_that_ended_in_the_middle_is_continued(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any], point: str
+) -> None:
+    work(queue, 10)
+
+    def crash(reached: str) -> None:
+        if reached == point:
+            raise InterruptedError("the driver ends here")
+
+    with pytest.raises(Exception, match="the driver ends here"), listening(crash):
+        Pipeline(url, lake, spark=spark).run()
+    work(queue, 5)
+    Pipeline(url, lake, spark=spark, rows_per_batch=13).run()
+
+    agree(lake, queue)
+
+
+def test_pipelines_of_other_queues_share_a_lake_and_those_that_overlap_are_refused(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    other = PersistentQueue("mails", store=url)
+    work(queue, 4)
+    work(other, 4)
+
+    Pipeline(url, lake, name="a", queues=["jobs"], spark=spark).run()
+    Pipeline(url, lake, name="b", queues=["mails"], spark=spark).run()
+
+    assert in_the_lake(lake) == [e for e in journal_of(queue) if e[1] in ("jobs", "mails")]
+    with pytest.raises(ConfigurationError, match="all queues: some would be there twice"):
+        Pipeline(url, lake, name="c", spark=spark).run()
+
+
+def test_a_journal_that_was_trimmed_is_an_error_or_a_gap_that_is_recorded(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    Pipeline(url, lake, spark=spark).run()
+    work(queue, 4)
+    Pipeline(url, lake, spark=spark).run()
+    reached = rows(lake, "events")[-1]["seq"]
+    queue.drop_reader("pipeline:default")
+    trimmed = PersistentQueue("jobs", store=url, journal_policy=Journal(max_rows=10))
+    for _ in range(8):
+        trimmed.put_many([{}] * 1000)
+    missing = _trimmed(url)
+    assert missing > reached
+
+    with pytest.raises(JournalTrimmed, match=f"'jobs' up to {missing}"):
+        Pipeline(url, lake, spark=spark).run()
+    for _ in range(2):
+        Pipeline(url, lake, spark=spark, fail_on_data_loss=False).run()
+
+    (gap,) = rows(lake, "gaps")
+    assert (gap["queue"], gap["after"], gap["upto"]) == ("jobs", reached, missing)
+    assert rows(lake, "events")[-1]["seq"] > missing
+
+
+def _trimmed(url: str) -> int:
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as db:
+        found: int = db.execute("SELECT max(trimmed) FROM kept").fetchone()[0]
+    db.close()
+    return found
+
+
+def test_an_event_that_is_no_event_is_quarantined_and_the_others_come(
+    spark: SparkSession, url: str, store_path: Path, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    work(queue, 5)
+    queue.store.close()
+    with sqlite3.connect(store_path) as db:
+        (bad,) = db.execute("SELECT min(seq) FROM event WHERE kind = 5").fetchone()
+        db.execute("UPDATE event SET kind = 99 WHERE seq = ?", (bad,))
+        (broken,) = db.execute("SELECT max(seq) FROM event WHERE body IS NOT NULL").fetchone()
+        db.execute(
+            "UPDATE body SET value = ? WHERE id = (SELECT body FROM event WHERE seq = ?)",
+            (b'{"n":', broken),
+        )
+    db.close()
+
+    run = Pipeline(url, lake, spark=spark).run()
+
+    found = {row["seq"]: row["reason"] for row in rows(lake, "quarantine")}
+    assert found == {bad: "its kind is unknown", broken: "its value is not JSON"}
+    seqs = [row["seq"] for row in rows(lake, "events")]
+    assert bad not in seqs
+    assert broken in seqs
+    assert len(seqs) + 1 == run.events
+
+
+def test_a_store_that_does_not_exist_is_said_to_be_missing(
+    spark: SparkSession, url: str, store_path: Path, lake: Lake
+) -> None:
+    with pytest.raises(StoreMissing):
+        Pipeline(url, lake, spark=spark).run()
+
+    assert not store_path.exists()
+
+
+def test_another_store_under_the_same_name_is_refused_and_comes_under_another(
+    spark: SparkSession, url: str, tmp_path: Path, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    work(queue, 3)
+    Pipeline(url, lake, spark=spark).run()
+    second = f"sqlite:///{tmp_path / 'second.sqlite3'}"
+    work(PersistentQueue("jobs", store=second), 3)
+
+    with pytest.raises(JournalForeign):
+        Pipeline(second, lake, spark=spark).run()
+    Pipeline(second, lake, name="second", spark=spark).run()
+
+    assert len({row["store"] for row in rows(lake, "events")}) == 2
+
+
+def test_what_is_older_than_wanted_is_let_go(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    work(queue, 3)
+
+    Pipeline(url, lake, spark=spark, retention={"attempts": timedelta(0)}).run()
+
+    assert rows(lake, "attempts") == []
+    assert len(rows(lake, "messages")) == 3
+    with pytest.raises(ConfigurationError, match="no table is called 'event'"):
+        Pipeline(url, lake, spark=spark, retention={"event": timedelta(days=1)})

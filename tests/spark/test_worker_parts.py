@@ -1,0 +1,171 @@
+"""What workers on Spark consist of, each alone: sizes, suspects, and the line to the driver."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from queue import Empty, SimpleQueue
+
+import pytest
+
+from localqueue.message import QueueMessage
+from localqueue.spark.answers import News, Word
+from localqueue.spark.batch_size import MOMENT, BatchSize
+from localqueue.spark.news import DeskAddress, NewsDesk, Reporter
+from localqueue.spark.suspects import Suspects
+from localqueue.workers.parcel import pack
+from localqueue.workers.wire import Wire
+
+NEWS = News(7, 0, [None, ("returned", b"x")], [0.1, 0.2], 2, 3, [(2, "50%")])
+PATIENCE = 30.0
+Reporters = Callable[[DeskAddress], Reporter]
+
+
+# --- sizes --------------------------------------------------------------------------------------
+def test_a_batch_begins_with_one_message_and_grows_as_handlers_turn_out_to_be_quick() -> None:
+    size = BatchSize(1000)
+
+    sizes = [size.now]
+    for _ in range(4):
+        size.measure(size.now, seconds=0.0)
+        sizes.append(size.now)
+
+    assert sizes == [1, 8, 64, 512, 1000]
+
+
+def test_a_batch_has_what_is_run_in_a_moment() -> None:
+    size = BatchSize(1000)
+    for _ in range(20):
+        size.measure(10, seconds=10 * 0.005)
+
+    assert size.now == pytest.approx(MOMENT / 0.005, abs=1)
+
+
+def test_handlers_that_take_long_have_a_batch_of_their_own() -> None:
+    size = BatchSize(1000)
+    for _ in range(20):
+        size.measure(1, seconds=60.0)
+
+    assert size.now == 1
+
+
+# --- suspects -----------------------------------------------------------------------------------
+def _messages(count: int, crashes: int = 0) -> list[QueueMessage[int]]:
+    return [QueueMessage(f"{n:032x}", n, "jobs", crashes=crashes) for n in range(count)]
+
+
+def test_what_was_in_a_job_that_died_comes_into_smaller_ones_until_it_is_alone() -> None:
+    suspects = Suspects()
+    left = _messages(1000)
+    companies = []
+
+    while len(left) > 1:
+        suspects.add(left, of=len(left))
+        companies.append(suspects.company(left[0], 1000))
+        left = left[: companies[-1]]
+
+    assert companies == [31, 5, 2, 1]
+
+
+def test_what_has_ended_without_harm_is_free_again() -> None:
+    suspects = Suspects()
+    messages = _messages(100)
+    suspects.add(messages, of=100)
+
+    suspects.clear(messages[1:])
+
+    assert suspects.company(messages[1], 500) == 500
+    assert suspects.company(messages[0], 500) == 10
+    assert suspects.share(500) == 10
+    suspects.clear(messages)
+    assert suspects.share(500) == 500
+
+
+def test_who_was_charged_with_a_crash_before_is_alone() -> None:
+    [message] = _messages(1, crashes=1)
+
+    assert Suspects().company(message, 1000) == 1
+
+
+# --- the line -----------------------------------------------------------------------------------
+@pytest.fixture
+def desk() -> Iterator[NewsDesk]:
+    desk = NewsDesk("127.0.0.1")
+    yield desk
+    desk.close()
+
+
+@pytest.fixture
+def reporters() -> Iterator[Reporters]:
+    with ExitStack() as made:
+
+        def make(address: DeskAddress) -> Reporter:
+            reporter = Reporter(address)
+            made.callback(reporter.close)
+            return reporter
+
+        yield make
+
+
+def test_news_reach_the_job_that_they_are_about_and_words_the_task(
+    desk: NewsDesk, reporters: Reporters
+) -> None:
+    heard: SimpleQueue[News] = SimpleQueue()
+    desk.follow(7, heard.put)
+    reporter = reporters(desk.address)
+    word = Word(7, 2, "HandlerCancelled", "somebody cancelled the message")
+
+    assert reporter.send(NEWS) == []
+    assert heard.get(timeout=PATIENCE) == NEWS
+    desk.tell(word)
+    words: list[Word] = []
+    while not words:
+        words = reporter.send(NEWS) or []
+
+    assert words == [word]
+
+
+def test_news_of_a_job_that_nobody_follows_are_dropped(
+    desk: NewsDesk, reporters: Reporters
+) -> None:
+    heard: SimpleQueue[News] = SimpleQueue()
+    desk.follow(8, heard.put)
+    reporter = reporters(desk.address)
+
+    reporter.send(NEWS)
+    reporter.send(NEWS._replace(job=8))
+
+    assert heard.get(timeout=PATIENCE).job == 8
+    with pytest.raises(Empty):
+        heard.get_nowait()
+
+
+def test_who_does_not_know_the_secret_is_not_heard(desk: NewsDesk, reporters: Reporters) -> None:
+    heard: SimpleQueue[News] = SimpleQueue()
+    desk.follow(7, heard.put)
+    host, port, _ = desk.address
+
+    stranger = reporters(DeskAddress(host, port, b"guessed"))
+    stranger.send(NEWS)
+    with socket.create_connection((host, port)) as another:
+        another.sendall(hmac.digest(b"guessed", another.recv(32), "sha256"))
+        try:
+            Wire(another).send(pack(NEWS))
+            closed = another.recv(1) == b""
+        except OSError:
+            closed = True
+
+    assert closed
+    assert heard.empty()
+
+
+def test_a_desk_that_nobody_can_reach_is_not_called_again_at_once(
+    desk: NewsDesk, reporters: Reporters
+) -> None:
+    reporter = reporters(desk.address)
+    desk.close()
+
+    assert reporter.send(NEWS) is None
+    assert reporter.send(NEWS) is None

@@ -3,7 +3,8 @@
     ./run [FOLDER]
 
 The file is data/main_job.sqlite3 beside this repository's README, or in FOLDER. It is made anew by
-each run and stays afterwards, to be looked at.
+each run and stays afterwards, to be looked at. Spark reads, writes and works on the same file where
+Java is installed; without Java that part is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import localqueue
+import localqueue.spark
 from localqueue import (
+    ConfigurationError,
     PersistentQueue,
     PriorityOrdering,
     PublishSubscribeRouting,
@@ -183,6 +186,42 @@ def show_journal(store: SQLiteQueueStore) -> None:
     table(("queue", "event", "from", "to", "by"), rows)
 
 
+# --- the same on Spark ---------------------------------------------------------------------------
+def squared(job: dict[str, int]) -> int:
+    """A handler that runs on Spark's executors."""
+    if job["number"] == 13:
+        raise ValueError("13 is not for me")
+    return job["number"] ** 2
+
+
+def on_spark(path: Path, store: SQLiteQueueStore) -> None:
+    """A queue is read, written and worked on; here by the cores of this machine, as local Spark."""
+    print("  starting Spark ...")
+    try:
+        spark = localqueue.spark.session(config={"spark.driver.memory": "1g"})
+    except ConfigurationError as error:
+        print(f"  left out, all else works: {error}")
+        return
+    source = spark.read.format("localqueue").option("url", f"sqlite:///{path.absolute()}")
+
+    journal = source.options(queue="thumbnails", content="journal", columns="kind,ran").load()
+    print("  the journal of thumbnails, as a table:")
+    how_attempts_ended = journal.where("ran IS NOT NULL").groupBy("kind").count().orderBy("kind")
+    table(("attempts that were", "count"), how_attempts_ended.collect())
+
+    numbers = spark.range(2000).selectExpr("id AS number")
+    sink = numbers.write.format("localqueue").mode("append")
+    sink.options(url=f"sqlite:///{path.absolute()}", queue="numbers").save()
+    queue: PersistentQueue[dict[str, int]] = PersistentQueue("numbers", store=store)
+    print(f"  a table of 2000 rows was written into numbers, {queue.qsize()} messages wait")
+
+    summary = localqueue.spark.run_on_spark(
+        queue, squared, spark=spark, until_empty=True, max_tries=1, handle_signals=False
+    )
+    print(f"  executors ran the handler: {summary.done} done, {summary.dead} given up")
+    spark.stop()
+
+
 # --- the run -------------------------------------------------------------------------------------
 def new_file(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
@@ -218,6 +257,8 @@ def main(folder: Path) -> None:
     show_life(queue, slow)
     heading("Journal")
     show_journal(store)
+    heading("Spark")
+    on_spark(path, store)
     store.close()
     print(f"\ndone in {time.perf_counter() - began:.1f} s; the file is still there: {path}")
 

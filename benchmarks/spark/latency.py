@@ -72,7 +72,7 @@ def _measure(
     with PersistentQueue[Any]("jobs", store_path=path) as queue:
         queue.put(job(0))
         stream = spark.readStream.format("localqueue").options(
-            url=f"sqlite:///{path}", queue="jobs", startingOffsets="latest"
+            url=f"sqlite:///{path}", queue="jobs"
         )
         seen = _times(stream.load(), folder / "ours", lambda _: queue.put(job(1)), messages)
 
@@ -81,6 +81,7 @@ def _measure(
         part.write_text(f"{number}\n")
         part.replace(incoming / f"{number}.txt")
 
+    write(-1)
     files = spark.readStream.format("text").load(str(incoming))
     return seen, _times(files, folder / "theirs", write, messages)
 
@@ -88,10 +89,12 @@ def _measure(
 def _times(
     rows: DataFrame, checkpoint: Path, tell: Callable[[int], object], messages: int
 ) -> list[float]:
-    heard: SimpleQueue[tuple[int, float]] = SimpleQueue()
+    """Of each message until the query has its row. There is one already, which shows that it runs."""
+    heard: SimpleQueue[float] = SimpleQueue()
 
     def sink(batch: DataFrame, _: int) -> None:
-        heard.put((len(batch.collect()), now()))
+        if batch.collect():
+            heard.put(now())
 
     chance = random.Random(6)
     times = []
@@ -99,12 +102,10 @@ def _times(
         writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
         query = writer.start()
         stack.callback(query.stop)
+        heard.get(timeout=PATIENCE)
         for number in range(WARM_UP + messages):
             sleep(chance.uniform(0.0, PAUSE))
             start = now()
             tell(number)
-            count = 0
-            while not count:
-                count, end = heard.get(timeout=PATIENCE)
-            times.append(end - start)
+            times.append(heard.get(timeout=PATIENCE) - start)
     return times[WARM_UP:]

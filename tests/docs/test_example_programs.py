@@ -30,6 +30,12 @@ SHOWN = {
         "released  2",
         "the file is still there",
     ],
+    "spark.py": [
+        "1000 messages wait\n999 is the widest",
+        "990 done, 10 given up",
+        "10 complaints, the first: ",
+        "pixels are too odd",
+    ],
     "publish_subscribe.py": [
         "mail fails with one and goes on with ['two', 'three']",
         "archive came late and reads ['one', 'two', 'three', 'four']",
@@ -73,15 +79,19 @@ SHOWN = {
     ],
 }
 
+WITH_SPARK = ["  acked               7", "1999 done, 1 given up"]
+WITHOUT_JAVA = ["left out, all else works: Spark needs Java 17 or newer; JAVA_HOME is"]
+"""What the main job shows at its end."""
 
-def run(name: str, folder: Path) -> str:
+
+def run(name: str, folder: Path, **env: str) -> str:
     arguments = [str(folder)] if name == "main_job.py" else []
     answer = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
-        env=os.environ | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder)},
+        timeout=240,
+        env=os.environ | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder)} | env,
         cwd=folder,
         check=False,
     )
@@ -89,12 +99,30 @@ def run(name: str, folder: Path) -> str:
     return answer.stdout
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"main_job.py", "spark.py"}))
 def test_an_example_runs_twice_and_shows_what_it_is_about(name: str, tmp_path: Path) -> None:
     first, second = run(name, tmp_path), run(name, tmp_path)
 
     for output in (first, second):
         assert [line for line in SHOWN[name] if line not in output] == []
+
+
+@pytest.mark.xdist_group("spark")
+def test_the_main_job_runs_with_java_and_again_without(tmp_path: Path) -> None:
+    first = run("main_job.py", tmp_path)
+    second = run("main_job.py", tmp_path, JAVA_HOME=str(tmp_path / "gone"))
+
+    for output, end in ((first, WITH_SPARK), (second, WITHOUT_JAVA)):
+        assert [line for line in SHOWN["main_job.py"] + end if line not in output] == []
+
+
+@pytest.mark.xdist_group("spark")
+def test_the_spark_example_shows_what_it_is_about_or_what_is_missing(tmp_path: Path) -> None:
+    output = run("spark.py", tmp_path)
+
+    assert [line for line in SHOWN["spark.py"] if line not in output] == []
+    with pytest.raises(AssertionError, match="left out: Spark needs Java"):
+        run("spark.py", tmp_path, JAVA_HOME=str(tmp_path / "gone"))
 
 
 def test_no_example_is_left_out() -> None:

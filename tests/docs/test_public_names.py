@@ -32,12 +32,15 @@ from localqueue import (
     results,
     retry,
     rule,
+    spark,
     telemetry,
     testing,
     workers,
 )
 from localqueue.adapters import dispatch, notification
 from localqueue.commits import protocol as commit_protocol
+from localqueue.spark import options as spark_options
+from localqueue.spark import put_columns, schema
 from localqueue.stores import minimal, protocol, records
 from localqueue.stores.sqlite.states import ACTORS, KINDS
 from localqueue.telemetry import prometheus
@@ -186,6 +189,15 @@ def test_every_public_name_of_retries_and_limits_is_on_its_page() -> None:
     assert missing(resilience.__all__, page("persistent-worker.md")) == []
 
 
+def test_every_name_option_and_column_of_spark_is_on_its_page() -> None:
+    options = [option.name for option in spark_options.OPTIONS.values()]
+    # The last one stands for the options of Worker.
+    worker = [*inspect.signature(spark.SparkWorker).parameters][2:-1]
+    columns = [*schema.MESSAGE_COLUMNS, *schema.JOURNAL_COLUMNS, *put_columns.MESSAGE_COLUMNS]
+
+    assert missing([*spark.__all__, *options, *worker, *columns], page("spark.md")) == []
+
+
 def test_every_option_of_a_worker_configuration_is_on_the_persistent_workers_page() -> None:
     options = [*PersistentWorkerConfig().options(), "dead_letter_on_exhaustion"]
 
@@ -211,7 +223,7 @@ def test_every_capitalised_name_on_the_api_page_exists() -> None:
         localqueue, protocol, records, outcome, minimal, testing, store_contract,
         LeaseAnswer, Cancelled, State, telemetry, prometheus, workers, rule, retry, resilience,
         idempotency, results, commit_protocol, commit_contract, result_contract,
-        idempotency_contract,
+        idempotency_contract, spark,
     ]  # fmt: skip
     capitalised = [name for name in named(page("api.md")) if name[0].isupper()]
 

@@ -44,7 +44,7 @@ def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 
 def journal_of(queue: PersistentQueue[Any]) -> list[tuple[str, str, str]]:
-    return [(e.position, e.queue, e.kind) for e in queue.store.journal(None, None, 100_000)]
+    return [(e.position, e.queue, e.kind) for e in queue.store.journal(limit=100_000)]
 
 
 def in_the_lake(lake: Lake) -> list[tuple[str, str, str]]:
@@ -168,7 +168,7 @@ def test_a_run_that_ended_in_the_middle_is_continued(
 def test_pipelines_of_other_queues_share_a_lake_and_those_that_overlap_are_refused(
     spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
 ) -> None:
-    other = PersistentQueue("mails", store=url)
+    other: PersistentQueue[Any] = PersistentQueue("mails", store=url)
     work(queue, 4)
     work(other, 4)
 
@@ -183,12 +183,12 @@ def test_pipelines_of_other_queues_share_a_lake_and_those_that_overlap_are_refus
 def test_a_journal_that_was_trimmed_is_an_error_or_a_gap_that_is_recorded(
     spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
 ) -> None:
-    Pipeline(url, lake, spark=spark).run()
     work(queue, 4)
     Pipeline(url, lake, spark=spark).run()
     reached = rows(lake, "events")[-1]["seq"]
     queue.drop_reader("pipeline:default")
-    trimmed = PersistentQueue("jobs", store=url, journal_policy=Journal(max_rows=10))
+    few = Journal(max_rows=10)
+    trimmed: PersistentQueue[Any] = PersistentQueue("jobs", store=url, journal_policy=few)
     for _ in range(8):
         trimmed.put_many([{}] * 1000)
     missing = _trimmed(url)
@@ -243,6 +243,7 @@ def test_a_store_that_does_not_exist_is_said_to_be_missing(
         Pipeline(url, lake, spark=spark).run()
 
     assert not store_path.exists()
+    assert not Path(lake.location.uri).exists()
 
 
 def test_another_store_under_the_same_name_is_refused_and_comes_under_another(

@@ -56,8 +56,9 @@ def main(master: str, url: str, folder: Path) -> dict[str, Any]:
 
     files = spark.range(0, 4, 1, 2).mapInArrow(where, "file string").collect()
     spark.stop()
-    with PersistentQueue("copies", store=url) as copies:
-        copied = [message.value for message in copies.peek(100)]
+    copies: PersistentQueue[dict[str, int]] = PersistentQueue("copies", store=url)
+    copied = [message.value for message in copies.peek(100)]
+    copies.close()
     return {
         "read": sorted(row["id"] for row in messages),
         "copied": sorted(one["id"] for one in copied),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from localqueue.message import Receipt
@@ -10,26 +11,39 @@ from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.testing.random_operations import RandomOperations
 from localqueue.testing.side_by_side import SideBySide
 
-OPERATIONS = 1_500
+OPERATIONS = 700
+_made: dict[int, tuple[Path, float]] = {}
 
 
 def fill(path: Path, seed: int) -> tuple[SQLiteQueueStore, float]:
-    """A store of every kind of queue, and the time there; everything that is due has happened."""
-    store = SQLiteQueueStore(path, durability="relaxed")
-    pair = SideBySide(store, reopen=lambda same: same)
-    choice = RandomOperations(seed, pair.model, pair.now)
-    for _ in range(OPERATIONS):
-        pair.run(choice.next())
-    now = pair.now
-    _add_what_is_rare(store, now)
-    # Sweeps all of them.
-    store.lease(LeaseRequest(tuple(store.queues()), limit=0), now=now)
-    return store, now
+    """A store of every kind of queue, and the time there; everything that is due has happened.
+
+    A seed is played once; later ones get a copy.
+    """
+    if seed not in _made:
+        original = path.with_name(f"original-{seed}.sqlite3")
+        _made[seed] = original, _play(original, seed)
+    original, now = _made[seed]
+    shutil.copy(original, path)
+    return SQLiteQueueStore(path, durability="relaxed"), now
+
+
+def _play(path: Path, seed: int) -> float:
+    with SQLiteQueueStore(path, durability="relaxed") as store:
+        pair = SideBySide(store, reopen=lambda same: same)
+        choice = RandomOperations(seed, pair.model, pair.now)
+        for _ in range(OPERATIONS):
+            pair.run(choice.next())
+        _add_what_is_rare(store, pair.now)
+        # Sweeps all of them.
+        store.lease(LeaseRequest(tuple(store.queues()), limit=0), now=pair.now)
+    return pair.now
 
 
 def _add_what_is_rare(store: SQLiteQueueStore, now: float) -> None:
     headers = b'{"trace":"a\\u0000b","\xc3\xa4":"\xe2\x82\xac"}'
     foreign = "00112233445566778899aabbccddee"
+    store.configure("rare", {"ordering": "priority"}, now=now)
     puts = [
         Put("rare", b'"' + b"x" * 20_000 + b'"'),
         Put("rare", b'{"large":"' + b"y" * 5_000 + b'"}', headers=headers, delay=60.0),

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from localqueue import PersistentQueue
 from tests.spark.clusters import connect_server, python_without_localqueue, standalone_cluster
 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
@@ -22,18 +21,12 @@ def bare_python(tmp_path: Path) -> str:
     return str(python_without_localqueue(tmp_path / "venv"))
 
 
-@pytest.fixture(autouse=True)
-def queue(url: str) -> None:
-    with PersistentQueue("numbers", store=url) as queue:
-        queue.stats()
-
-
 def run(master: str, url: str, folder: Path, **env: str) -> dict[str, Any]:
     answer = subprocess.run(
         [sys.executable, PROGRAM, master, url, folder],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", **env},
         check=False,
     )
@@ -95,7 +88,7 @@ spark.stop()
         [sys.executable, "-c", code, remote, url],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
         check=False,
     )
     return answer.stdout + answer.stderr

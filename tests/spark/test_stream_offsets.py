@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -321,6 +322,21 @@ def test_the_lag_is_the_rows_after_the_newest_batch(
     assert lags == [4, 1, 0]
 
 
+def test_a_position_that_spark_writes_down_survives_a_power_cut(
+    url: str, jobs: PersistentQueue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.put("a")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    stream = Stream(url, queue="jobs")
+    stream.start()
+    synced.clear()
+
+    assert stream.plan() is not None
+
+    assert len(synced) == 1
+
+
 def test_few_rows_are_one_task_and_more_are_as_many_as_asked(
     url: str, jobs: PersistentQueue[Any]
 ) -> None:
@@ -350,6 +366,30 @@ def test_events_that_are_gone_before_they_were_read_are_an_error_that_names_them
         stream.rows(*planned)
 
 
+def test_a_named_position_whose_events_are_gone_is_a_loss(
+    url: str, short: PersistentQueue[Any]
+) -> None:
+    write_much(short)
+
+    with pytest.raises(JournalTrimmed, match="after position 1 are gone"):
+        Stream(url, queue="short", startingOffsets='{"0": 1}').batch()
+
+
+def test_events_that_go_while_a_task_reads_are_a_loss(
+    url: str, short: PersistentQueue[Any]
+) -> None:
+    short.put_many(range(10))
+    stream = Stream(url, queue="short", content="journal")
+    planned = stream.plan()
+    assert planned is not None
+    [task] = stream.reader.partitions(*planned)
+
+    write_much(short)
+
+    with pytest.raises(JournalTrimmed, match="'short' up to"):
+        list(stream.reader.read(task))
+
+
 def test_without_fail_on_data_loss_the_gap_is_logged_and_the_stream_goes_on(
     url: str, short: PersistentQueue[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -374,10 +414,15 @@ def test_a_stream_that_begins_with_what_is_kept_misses_nothing(
     write_much(short)
     kept = short.journal(limit=100_000)
 
-    rows = Stream(url, queue="jobs,short", content="journal").batch()
+    stream = Stream(url, queue="jobs,short", content="journal")
+    rows = stream.batch()
+    jobs.put("new")
+    planned = stream.plan()
 
     assert rows[0]["queue"] == "jobs"
-    assert len(rows) == len(kept) + len(jobs.journal(limit=100_000))
+    assert len(rows) == len(kept) + len(jobs.journal(limit=100_000)) - 1
+    assert planned is not None
+    assert set(planned[1]) == {"store", "0"}  # what was gone at the start is behind it
 
 
 def test_what_goes_between_the_start_and_a_replay_is_missed(

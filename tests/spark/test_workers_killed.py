@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROGRAM = str(Path(__file__).parent / "workers_program.py")
-MESSAGES = 1500
+MESSAGES = 1200
 LONGEST_HANDLER = 0.02
 KILLS = ("python", "executor", "python", "executor", "python")
 """What is killed one after the other, before the driver is."""
@@ -59,7 +59,11 @@ class Watching:
         while self.done < effects:
             assert time.monotonic() < end, f"nobody works: {self.done} of {effects}"
             time.sleep(0.005)
-            self.done = self._progress.effects()
+            self.look()
+
+    def look(self) -> int:
+        self.done = self._progress.effects()
+        return self.done
 
     def close(self) -> None:
         self._progress.close()
@@ -81,6 +85,7 @@ def test_effects_are_there_once_whoever_is_killed(
     watching = Watching(diary)
 
     with start("work", LOCAL_CLUSTER, str(store_path), "driver") as driver:
+        driver.wait_for(r"^jvm (\d+)")
         for effects, kind in zip(_moments(chance), KILLS, strict=True):
             watching.wait_for(effects)
             victims = processes_of(driver.pid)[kind]
@@ -94,8 +99,8 @@ def test_effects_are_there_once_whoever_is_killed(
     assert 0 < left < MESSAGES
     assert queue.stats().total == 0
     check_effects(queue, put)
-    # The same proof fails where effects are not part of the settlement: some were done twice.
-    assert watching.done >= MESSAGES
+    # They came at bad moments: handlers whose effects were not settled ran again.
+    assert watching.look() > MESSAGES
     watching.close()
 
 
@@ -156,20 +161,20 @@ def test_a_driver_that_is_interrupted_settles_what_is_done_and_gives_back_the_re
 ) -> None:
     queue = open_queue(str(store_path), "relaxed")
     diary = tmp_path / "diary"
-    queue.put_many([job(diary, 0.5, LONGEST_HANDLER) for _ in range(20_000)])
+    queue.put_many([job(diary, 0.5, LONGEST_HANDLER) for _ in range(10_000)])
     watching = Watching(diary)
 
     with start("work", "local[2]", str(store_path), "interrupted") as driver:
+        driver.wait_for(r"^jvm (\d+)")
         watching.wait_for(100)
         # As Ctrl-C does, which all processes of the terminal hear.
         os.killpg(driver.pid, signal.SIGINT)
         done = int(driver.wait_for(r'"done": (\d+)'))
-    watching.done = 0
-    watching.wait_for(done)
 
+    assert watching.look() >= done
     stats = queue.stats()
     assert stats.inflight == 0
-    assert done + stats.ready == 20_000
+    assert done + stats.ready == 10_000
     assert all((m.crashes, m.failures) == (0, 0) for m in queue.peek(1000))
     watching.close()
     queue.store.close()

@@ -30,11 +30,17 @@ def say(what: Any) -> None:
 
 
 def start_session(master: str) -> SparkSession:
-    spark = localqueue.spark.session(master, config={"spark.driver.memory": "1g"})
-    if not master.startswith("sc://"):
-        gateway = spark.sparkContext._gateway
-        assert gateway is not None
-        os.write(1, f"jvm {gateway.proc.pid}\n".encode())
+    if master.startswith("sc://"):
+        return localqueue.spark.session(master)
+    # Executors of a cluster find the handlers of the tests by it.
+    config = {
+        "spark.driver.memory": "1g",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+    }
+    spark = localqueue.spark.session(master, config=config)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    os.write(1, f"jvm {gateway.proc.pid}\n".encode())
     return spark
 
 

@@ -16,7 +16,7 @@ from localqueue.clock import SYSTEM_CLOCK, StoreTime
 from localqueue.codec import JSON_CODEC
 from localqueue.spark.options import Options
 from localqueue.spark.sink_ledger import KIND
-from localqueue.spark.writer import BatchWriter
+from localqueue.spark.writer import BatchWriter, StreamWriter
 from localqueue.stores.open import open_store
 from localqueue.stores.protocol import StoredMessage
 
@@ -33,7 +33,7 @@ def schema_of(ddl: str) -> StructType:
 def batch_of(schema: StructType, rows: Rows) -> pa.RecordBatch:
     """The rows as Spark hands them to a writer."""
     arrow = to_arrow_schema(schema, timezone="Europe/Berlin")
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in schema]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
@@ -43,7 +43,9 @@ def batch_writer(url: str, schema: StructType, **options: str) -> BatchWriter:
     return BatchWriter(Options.parse(given), schema, False)
 
 
-def run_tasks(writer: BatchWriter, schema: StructType, *tasks: Rows) -> list[WriterCommitMessage]:
+def run_tasks(
+    writer: BatchWriter | StreamWriter, schema: StructType, *tasks: Rows
+) -> list[WriterCommitMessage]:
     """Each of them with its rows; what they tell the driver."""
     return [writer.write(iter([batch_of(schema, rows)])) for rows in tasks]
 

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from localqueue.errors import ConfigurationError
 from localqueue.spark.masking import without_secrets
 from localqueue.spark.options import Options
 
@@ -40,6 +41,11 @@ class LocalQueueSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._parsed()
+        if options.where is not None and (options.lease or options.content != "journal"):
+            raise ConfigurationError(
+                "option where: a stream of messages cannot be filtered by the store, only one of"
+                " the journal; filter the DataFrame"
+            )
         if options.lease:
             from localqueue.spark.lease_reader import LeaseStreamReader
 

@@ -1,7 +1,7 @@
-"""Which of Spark's filters the store answers exactly, and what they are in SQL.
+"""Which filters the store answers exactly, and what they are in the SQL of a file.
 
-A filter that is not answered here goes back to Spark, so the rows are the same either way. SQL has
-the three truth values of Spark, and compares text byte by byte as Spark does.
+The rows are those that Spark would choose by the same filter: SQL has the three truth values of
+Spark, and compares text byte by byte as Spark does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 MOST_VALUES = 1000
-"""Of an ``IN``; more of them are left to Spark."""
+"""Of an ``IN``; more of them are not answered."""
 
 _COMPARISONS: dict[type[Filter], str] = {
     EqualTo: "=",
@@ -120,7 +120,7 @@ Column = Plain | Word | Identifier
 
 
 def pushed(given: Filter, columns: Mapping[str, Column]) -> str | None:
-    """The filter as a condition in SQL; None when Spark has to judge it."""
+    """The filter as a condition in SQL; None when the store cannot answer it."""
     column = columns.get(column_of(given) or "")
     return None if column is None else column.condition(given)
 
@@ -192,9 +192,9 @@ def micros(sql: str) -> str:
 
 
 def _starts_with(sql: str, start: bytes) -> str:
+    text = f"CAST({sql} AS BLOB)"
     if not start:
-        return f"{sql} IS NOT NULL"
+        return f"{text} >= x''"
     # UTF-8 has no byte 255, so there is always a next one.
     after = start[:-1] + bytes([start[-1] + 1])
-    text = f"CAST({sql} AS BLOB)"
     return f"({text} >= x'{start.hex()}' AND {text} < x'{after.hex()}')"

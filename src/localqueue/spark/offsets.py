@@ -69,7 +69,7 @@ def read_offset(given: Mapping[str, Any], source: Source) -> Offset:
 def starting_seq(options: Options, source: Source) -> int:
     """After which seq a new read begins."""
     if options.starting_timestamp is not None:
-        return max(source.journal_at(options.starting_timestamp), source.journal_oldest())
+        return source.journal_at(options.starting_timestamp)
     if options.starting_offsets == "earliest":
         return source.journal_oldest()
     if options.starting_offsets == "latest":

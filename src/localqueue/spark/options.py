@@ -32,6 +32,7 @@ class Options:
     """Option ``queue``, several separated by commas; none means all, where that makes sense."""
     content: Content = "messages"
     columns: tuple[str, ...] | None = None
+    where: str | None = None
     payload_schema: str | None = None
     mode: Mode = "FAILFAST"
     starting_offsets: Offsets = "earliest"
@@ -63,7 +64,7 @@ class Options:
         """
         values: dict[str, Any] = {}
         for name, text in given.items():
-            option = _OPTIONS.get(name.lower())
+            option = OPTIONS.get(name.lower())
             if option is None:
                 raise ConfigurationError(_unknown(name))
             values[option.field] = option.value(text)
@@ -110,14 +111,14 @@ class _Option:
 
 
 def _unknown(name: str) -> str:
-    known = [option.name for option in _OPTIONS.values()]
+    known = [option.name for option in OPTIONS.values()]
     lower = name.lower()
     if lower == "path":
         return "a queue has no path; leave load() and save() empty and name the store as url"
     meant = _ELSEWHERE.get(lower)
     if meant is None:
-        near = get_close_matches(lower, _OPTIONS, n=1, cutoff=0.6)
-        meant = _OPTIONS[near[0]].name if near else None
+        near = get_close_matches(lower, OPTIONS, n=1, cutoff=0.6)
+        meant = OPTIONS[near[0]].name if near else None
     hint = f"did you mean {meant}? " if meant else ""
     return f"unknown option {name!r}; {hint}known are {', '.join(known)}"
 
@@ -231,13 +232,14 @@ def _is_position(item: tuple[str, object]) -> bool:
     return shard.isdecimal() and type(position) is int and position >= 0
 
 
-_OPTIONS: dict[str, _Option] = {
+OPTIONS: dict[str, _Option] = {
     option.name.lower(): option
     for option in (
         _Option("url", "url", _url),
         _Option("queue", "queues", _names),
         _Option("content", "content", _one_of("messages", "dead_letters", "journal")),
         _Option("columns", "columns", _names),
+        _Option("where", "where", _text),
         _Option("payloadSchema", "payload_schema", _text),
         _Option("mode", "mode", _one_of("FAILFAST", "PERMISSIVE", folded=str.upper)),
         _Option("startingOffsets", "starting_offsets", _offsets),
@@ -263,6 +265,9 @@ _OPTIONS: dict[str, _Option] = {
 _ELSEWHERE = {
     "dsn": "url",
     "dbtable": "queue",
+    "filter": "where",
+    "pushdownpredicate": "where",
+    "query": "where",
     "subscribe": "queue",
     "topic": "queue",
     "queues": "queue",

@@ -86,11 +86,8 @@ class Source(Protocol):
     def without_payloads(self) -> list[str]:
         """The chosen queues whose journal keeps no payloads."""
 
-    # --- filters ----------------------------------------------------------------------------------
-    def unanswered(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Those of Spark's filters that a plan does not answer: Spark has to apply them itself."""
-
-    # --- plans ------------------------------------------------------------------------------------
+    # --- plans: only of rows that meet the option ``where`` and all filters. ConfigurationError for
+    # --- a filter that the store cannot answer exactly
     def plan_messages(self, filters: Sequence[Filter] = ()) -> list[ReadTask]:
         """The messages, or the dead letters, that are there now.
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from localqueue.errors import ConfigurationError
 from localqueue.spark import journal_columns, message_columns
 from localqueue.spark.filters import Column, Identifier, Word, column_of, pushed, text
 from localqueue.spark.options import Options
@@ -68,20 +69,9 @@ class Plan:
         self._chosen = chosen
         self._names = {queue.number: queue.name for queue in chosen}
 
-    def unanswered(self, filters: Iterable[Filter]) -> list[Filter]:
-        columns = self._columns()
-        named = chosen_columns(self._options)
-        # A field of the payload may be called like a column that was not chosen.
-        return [
-            one for one in filters if column_of(one) not in named or pushed(one, columns) is None
-        ]
-
     # --- messages ---------------------------------------------------------------------------------
     def messages(self, filters: Sequence[Filter]) -> list[ReadTask]:
-        """Rows of messages up to the newest one, and what subscribers have not read.
-
-        ``filters`` are those that ``unanswered`` left out.
-        """
+        """Rows of messages up to the newest one, and what subscribers have not read."""
         columns = self._columns()
         conditions = _conditions(filters, columns)
         states = _chosen_numbers(columns["state"], filters)
@@ -282,8 +272,17 @@ _INDEXED = {
 
 
 def _conditions(filters: Iterable[Filter], columns: Mapping[str, Column]) -> list[str]:
-    found = (pushed(one, columns) for one in filters)
-    return [condition for condition in found if condition is not None]
+    return [_condition(one, columns) for one in filters]
+
+
+def _condition(given: Filter, columns: Mapping[str, Column]) -> str:
+    found = pushed(given, columns)
+    if found is None:
+        raise ConfigurationError(
+            f"the store cannot answer {given}; it can for {', '.join(columns)}, and for an id by"
+            " = and IN. Filter the DataFrame instead"
+        )
+    return found
 
 
 def _chosen_numbers(column: Column, filters: Iterable[Filter]) -> set[int]:

@@ -13,9 +13,10 @@ from pyspark.sql.types import StructType
 from localqueue.errors import ConfigurationError, JournalForeign, StoreUnsupported
 from localqueue.spark.options import Options
 from localqueue.spark.scan import ReadTask
-from localqueue.spark.schema import payload_fields
+from localqueue.spark.schema import columns_of, payload_fields
 from localqueue.spark.sqlite_look import Look, Queue
 from localqueue.spark.sqlite_plan import Plan
+from localqueue.spark.where import parse_where
 from localqueue.stores.open import open_store
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DEAD, ENQUEUED
@@ -32,6 +33,9 @@ class SQLiteSource:
         self._options = options
         self._schema = schema
         payload_fields(options, schema)
+        self._where: list[Filter] = []
+        if options.where is not None:
+            self._where = parse_where(options.where, columns_of(options))
         store = open_store(options.url)
         if not isinstance(store, SQLiteQueueStore):
             raise StoreUnsupported(f"{options.masked_url} is not a SQLite file")
@@ -127,21 +131,16 @@ class SQLiteSource:
         with self._look.snapshot() as db:
             return [queue.name for queue in self._chosen(db) if not queue.settings.keeps_payloads]
 
-    # --- filters ----------------------------------------------------------------------------------
-    def unanswered(self, filters: Sequence[Filter]) -> list[Filter]:
-        with self._look.snapshot() as db:
-            return self._plan(db).unanswered(filters)
-
     # --- plans ------------------------------------------------------------------------------------
     def plan_messages(self, filters: Sequence[Filter] = ()) -> list[ReadTask]:
         with self._look.snapshot() as db:
-            return self._plan(db).messages(filters)
+            return self._plan(db).messages([*self._where, *filters])
 
     def plan_journal(
         self, after: int, upto: int, filters: Sequence[Filter] = (), partitions: int | None = None
     ) -> list[ReadTask]:
         with self._look.snapshot() as db:
-            return self._plan(db).journal(after, upto, filters, partitions)
+            return self._plan(db).journal(after, upto, [*self._where, *filters], partitions)
 
     def plan_enqueued(self, after: int, upto: int, partitions: int | None = None) -> list[ReadTask]:
         kind = self._kind()

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localqueue.spark")
 
-ONE_TASK = 10_000
-"""Up to so many events a batch is one task: a second one costs more than it saves."""
 LONGEST_STAND = 60.0
 """Seconds after which a stream moves past events that are not its own, with an empty batch."""
 
@@ -148,11 +146,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _check_there(until, source.journal_end())
         after = max(begin.seq, self._seen)
         gone = self._check_kept(source, after, begin.trimmed)
-        partitions = self._options.min_partitions
-        if partitions is None and until.seq - after <= ONE_TASK:
-            partitions = 1
         plan = source.plan_journal if self._options.content == "journal" else source.plan_enqueued
-        tasks = plan(after, until.seq, partitions=partitions)
+        tasks = plan(after, until.seq, partitions=self._options.min_partitions)
         return [StreamTask(task, after, gone) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ Every table keeps its own position, so whatever ends in the middle, the next run
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localqueue.clock import SYSTEM_CLOCK, StoreTime
 from localqueue.errors import ConfigurationError
 from localqueue.failpoints import reach
 from localqueue.spark.offsets import SHARD
@@ -33,6 +35,7 @@ from localqueue.spark.pipeline.writing import LakeWriter
 from localqueue.spark.registration import is_connect
 from localqueue.spark.scan import Source, open_source
 from localqueue.spark.schema import spark_schema
+from localqueue.stores.open import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,10 +106,11 @@ class Pipeline:
         self.name = name
         self.lake = lake if isinstance(lake, Lake) else Lake(lake)
         self.feed = Feed(tuple(queues or ()))
+        self._group = f"pipeline:{name}"
         self._given = {
             "url": store_url,
             "content": "journal",
-            "consumerGroup": f"pipeline:{name}",
+            "consumerGroup": self._group,
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "maxRowsPerTrigger": str(rows_per_batch),
         }
@@ -142,8 +146,9 @@ class Pipeline:
 
         with ExitStack() as at_the_end:
             checkpoint = self._checkpoint_folder(at_the_end)
-            writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, GOLD)
-            start = self._start(writer, checkpoint)
+            with self._source() as source:
+                writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, GOLD)
+                start = self._start(writer, source, checkpoint)
             writer.catch_up()
             self._stream(writer, start, checkpoint, None if once else every, done)
             writer.look_after(self._retention)
@@ -158,27 +163,40 @@ class Pipeline:
             query.stop()
 
     # --- where to begin ---------------------------------------------------------------------------
-    def _start(self, writer: LakeWriter, checkpoint: Path) -> dict[str, str]:
+    def _start(self, writer: LakeWriter, source: Source, checkpoint: Path) -> dict[str, str]:
         """The option that says where a query without a checkpoint begins: where the lake ends."""
-        with self._source() as source:
-            place = Place(source.store_id[:STORE_DIGITS], SHARD)
-            position = writer.expect(place)
-            behind = next_start(checkpoint)
-            if behind is not None and behind.get("store") == source.store_id:
-                upto = int(behind[SHARD])
-                if upto > position and source.journal_count(position, upto):
-                    aside = set_aside(checkpoint)
-                    log.warning(
-                        "the checkpoint is ahead of the lake, which has events up to %d and not up"
-                        " to %d; it is now %s, and the query begins where the lake ends",
-                        position, upto, aside,
-                    )  # fmt: skip
-            if position == 0:
-                # Whatever the journal still has, also when the group has been further once.
-                return {"startingTimestamp": "0"}
-            if not self.options.fail_on_data_loss:
-                writer.note_gaps(place, position, source.trims())
-            return {"startingOffsets": f'{{"store": "{source.store_id}", "{SHARD}": {position}}}'}
+        place = Place(source.store_id[:STORE_DIGITS], SHARD)
+        position = writer.expect(place)
+        follows = next_start(checkpoint)
+        if follows is None:
+            self._keep_from(source, position)
+        elif follows.get("store") == source.store_id:
+            upto = int(follows[SHARD])
+            if upto > position and source.journal_count(position, upto):
+                log.warning(
+                    "the checkpoint is ahead of the lake, which has events up to %d and not up to"
+                    " %d; it is now %s, and the query begins where the lake ends",
+                    position,
+                    upto,
+                    set_aside(checkpoint),
+                )
+                self._keep_from(source, position)
+        if position == 0:
+            # Whatever the journal still has, also when the group has been further once.
+            return {"startingTimestamp": "0"}
+        if not self.options.fail_on_data_loss:
+            writer.note_gaps(place, position, source.trims())
+        return {"startingOffsets": json.dumps({"store": source.store_id, SHARD: position})}
+
+    def _keep_from(self, source: Source, position: int) -> None:
+        """The lake says where to begin: the consumer group goes there, be it back."""
+        store = open_store(self.options.url)
+        try:
+            now = StoreTime(SYSTEM_CLOCK, store.open_clock(SYSTEM_CLOCK)).now
+            wanted = source.position(position or source.journal_oldest())
+            store.register_reader(self._group, position=wanted, missing_ok=True, now=now)
+        finally:
+            store.close()
 
     def _source(self) -> Source:
         schema = spark_schema(self.options)

@@ -290,12 +290,12 @@ def _look(path: Path, how: str) -> tuple[int, int, frozenset[str]]:
     """Application id, version and, of a file that is not ours, the tables."""
     db = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, timeout=15.0)
     try:
-        application = db.execute("PRAGMA application_id").fetchone()[0]
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if application == APPLICATION_ID:
-            return application, version, frozenset()
         tables = frozenset(row[0] for row in db.execute("SELECT name FROM sqlite_master"))
-        return application, version, tables
+        # After them: a checkpoint may bring a new file's tables and its name while one looks, and
+        # tables without a name would be somebody else's.
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        return application, version, frozenset() if application == APPLICATION_ID else tables
     finally:
         db.close()
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import time
+from typing import Literal
 
 from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, open_files
@@ -157,12 +158,13 @@ class OpenFile:
                 size = self.wal.size()
                 if size > LARGEST_WAL + self._pinned:
                     # One who reads for long keeps it from starting anew: next time much later.
-                    self._pinned = 0 if self._restart_wal() else size
+                    self._pinned = 0 if self._restart_wal("RESTART") else size
 
-    def _restart_wal(self) -> bool:
+    def _restart_wal(self, how: Literal["RESTART", "TRUNCATE"]) -> bool:
+        """Whether all of it is in the database, and the next commit begins at its start."""
         self.writer.execute(f"PRAGMA busy_timeout = {int(LONGEST_RESTART * 1000)}")
         try:
-            busy = self.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+            busy = self.writer.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
         finally:
             self.writer.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
         return not busy
@@ -171,6 +173,10 @@ class OpenFile:
         """On the disk, or in the database itself: it keeps the pages of what was removed."""
         if self.ballast.make():
             return True
+        with contextlib.suppress(sqlite3.Error):
+            # Draining has filled the -wal, and that may be what is missing.
+            if self._restart_wal("TRUNCATE") and self.ballast.make():
+                return True
         (pages,) = self.writer.execute("PRAGMA freelist_count").fetchone()
         (size,) = self.writer.execute("PRAGMA page_size").fetchone()
         return bool(pages * size >= SIZE)

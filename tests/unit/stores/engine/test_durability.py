@@ -219,7 +219,7 @@ def test_a_checkpoint_that_fails_after_the_commit_takes_nothing_back(
 ) -> None:
     tried: list[opened.OpenFile] = []
 
-    def fail(file: opened.OpenFile) -> bool:
+    def fail(file: opened.OpenFile, how: str) -> bool:
         tried.append(file)
         raise sqlite3.OperationalError("disk I/O error")
 

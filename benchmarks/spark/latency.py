@@ -24,7 +24,7 @@ USUAL, LONGEST = 0.5, 1.0
 """Seconds: what half of the messages and what 99 of 100 must stay under."""
 SLOWER = 1.25
 """How much longer the last batches of a run may take than the first ones."""
-WARM_UP = 20
+WARM_UP = 50
 PAUSE = 0.1
 """The longest pause before a message, in seconds: any moment of Spark's polling is met."""
 PATIENCE = 120.0
@@ -89,7 +89,7 @@ def _measure(
 def _times(
     rows: DataFrame, checkpoint: Path, tell: Callable[[int], object], messages: int
 ) -> list[float]:
-    """Of each message until the query has its row. There is one already, which shows that it runs."""
+    """Of each message until the query has its row; one is there before, to show that it runs."""
     heard: SimpleQueue[float] = SimpleQueue()
 
     def sink(batch: DataFrame, _: int) -> None:

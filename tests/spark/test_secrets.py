@@ -21,7 +21,7 @@ def test_a_password_is_shown_nowhere(tmp_path: Path) -> None:
         [sys.executable, PROGRAM, f"postgresql://ada:{PASSWORD}@db.example/jobs", tmp_path],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
         check=False,
     )
 

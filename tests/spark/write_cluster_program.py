@@ -2,15 +2,16 @@
 
     python -m tests.spark.write_cluster_program URL FOLDER
 
-First a job whose slow task gets a speculative twin writes to the queue ``speculative``; it says
-``twins`` when both have run. Then a stream copies the journal of ``source`` to ``copy``, and dies
-after the first transaction of its batch: see ``KILLER``.
+First a job writes to the queue ``restless`` of which an executor and a Python worker are killed at
+the end of their first attempts. Then a stream copies the journal of ``source`` to ``copy``, and
+the driver dies after the first transaction of its batch: see ``KILLER``.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,42 +68,30 @@ def copy_journal(spark: SparkSession, url: str, folder: Path) -> None:
     query.awaitTermination()
 
 
-def write_with_twins(spark: SparkSession, url: str, folder: Path) -> None:
-    first, twin = folder / "first", folder / "twin"
-
-    def slow_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_while_dying(spark: SparkSession, url: str) -> None:
+    def die_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         context = TaskContext.get()
         assert context is not None
-        if context.partitionId() == 0:
-            mine, other = (first, twin) if context.attemptNumber() == 0 else (twin, first)
-            mine.touch()
-            while not other.exists():
-                time.sleep(0.02)
+        if context.attemptNumber() == 0:
+            worker, daemon = os.getpid(), os.getppid()
+            os.kill(_parent(daemon) if context.partitionId() == 0 else worker, signal.SIGKILL)
 
     rows = spark.range(0, 12_000, 1, 2).selectExpr(
         "to_json(struct(id AS n, repeat('x', 40) AS text)) AS value"
     )
-    rows.mapInArrow(slow_at_first, "value string").write.format("localqueue").mode(
-        "append"
-    ).options(url=url, queue="speculative").save()
-    if twin.exists():
-        sys.stdout.write("twins\n")
-        sys.stdout.flush()
+    rows = rows.mapInArrow(die_at_first, "value string")
+    rows.write.format("localqueue").mode("append").options(url=url, queue="restless").save()
+
+
+def _parent(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("PPid:")[2].split()[0])
 
 
 def main(url: str, folder: Path) -> None:
-    spark = localqueue.spark.session(
-        LOCAL_CLUSTER,
-        config={
-            "spark.driver.memory": "1g",
-            "spark.speculation": "true",
-            "spark.speculation.interval": "50ms",
-            "spark.speculation.quantile": "0.5",
-            "spark.speculation.minTaskRuntime": "50ms",
-        },
-    )
-    write_with_twins(spark, url, folder)
+    spark = localqueue.spark.session(LOCAL_CLUSTER, config={"spark.driver.memory": "1g"})
+    write_while_dying(spark, url)
     copy_journal(spark, url, folder)
 
 

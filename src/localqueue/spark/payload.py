@@ -73,7 +73,7 @@ class _Work:
         if fits_as_it_is(values, field):
             try:
                 return pa.array(values, kind)
-            except (pa.ArrowInvalid, pa.ArrowTypeError):
+            except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError):
                 pass  # a number that is too large for its type: found below
         return pa.array([self._fitted(at, value, field) for at, value in enumerate(values)], kind)
 

@@ -14,6 +14,7 @@ from benchmarks.results import Result, as_json, save
 
 NAMES = (
     "peers", "single", "batches", "settle", "workers", "threads", "processes", "wakeups", "backlog",
+    "spark",
 )  # fmt: skip
 
 
@@ -62,9 +63,34 @@ def _run(name: str, folder: Path, asked: argparse.Namespace) -> Iterator[Result]
             if quick:
                 return race.run(folder, size=size, calls=25, rounds=3, warm_up=1)
             return race.run(folder, size=size)
+        case "spark":
+            return _spark(folder, asked.size or (20_000 if quick else 1_000_000), quick=quick)
     size = asked.size or (20_000 if quick else 1_000_000)
     times = 60 if quick else 200
     return backlog.run(folder, size=size, times=times, rounds=1 if quick else 3)
+
+
+def _spark(folder: Path, size: int, *, quick: bool) -> Iterator[Result]:
+    # Loaded only for this one.
+    from benchmarks.spark import latency, read, workers, write
+
+    rounds = 1 if quick else 3
+    yield from read.run(_within(folder, "read"), rows=size, rounds=rounds)
+    yield from write.run(_within(folder, "write"), rows=size, rounds=rounds)
+    there = _within(folder, "latency")
+    yield from latency.run(there, messages=30) if quick else latency.run(there)
+    there = _within(folder, "workers")
+    yield from (
+        workers.run(there, messages=5000, busy_messages=200, rounds=1)
+        if quick
+        else workers.run(there)
+    )
+
+
+def _within(folder: Path, name: str) -> Path:
+    made = folder / name
+    made.mkdir()
+    return made
 
 
 def _write(folder: Path) -> int:
@@ -87,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes, rougher")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument(
-        "--size", type=int, help="how many wait: backlog, workers (1,000,000), peers (100,000)"
+        "--size", type=int, help="how many: backlog, workers, spark (1,000,000), peers (100,000)"
     )
     parser.add_argument("--seconds", type=float, help="how long: processes (30)")
     parser.add_argument(

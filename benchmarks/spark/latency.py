@@ -42,7 +42,7 @@ def run(folder: Path, *, messages: int = 300, rounds: int = 3) -> Iterator[Repor
     some = max(10, messages // 10)
     first, last = median(seen[:some]), median(seen[-some:])
     yield Report(
-        "spark latency",
+        "spark",
         "put until foreachBatch has the row, in a query that runs; against a file for Spark's own"
         " source of files",
         "until the row is there",

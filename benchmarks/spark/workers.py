@@ -58,7 +58,7 @@ def run(
     finally:
         spark.stop()
     yield Report(
-        "spark workers",
+        "spark",
         f"draining a queue with handlers on executors of local[2]; best of {rounds}",
         "on Spark",
         "one worker process",

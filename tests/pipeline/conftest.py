@@ -14,6 +14,7 @@ __all__ = ["spark", "store_path", "url"]
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In the test process that has the session already."""
     for item in items:

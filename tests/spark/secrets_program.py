@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,16 @@ def queries(spark: SparkSession, url: str, folder: Path) -> Iterator[Callable[[]
 def main(url: str, folder: Path) -> None:
     events = folder / "events"
     events.mkdir(parents=True)
+    quiet = files("localqueue.spark").joinpath("log4j2.properties").read_text()
+    talkative = folder / "log4j2.properties"
+    talkative.write_text(quiet.replace("level = error", "level = info"))
     spark = localqueue.spark.session(
         "local[2]",
         config={
             "spark.eventLog.enabled": True,
             "spark.eventLog.compress": False,
             "spark.eventLog.dir": events.as_uri(),
-            "spark.log.level": "INFO",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={talkative.as_uri()}",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         },
     )

@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark.clusters import connect_server, python_without_localqueue, standalone_cluster
 
+pytestmark = pytest.mark.timeout(600)  # several JVMs, on a machine that may be busy
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 
 
@@ -26,7 +27,7 @@ def run(master: str, url: str, folder: Path, **env: str) -> dict[str, Any]:
         [sys.executable, PROGRAM, master, url, folder],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", **env},
         check=False,
     )
@@ -88,7 +89,7 @@ spark.stop()
         [sys.executable, "-c", code, remote, url],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
         check=False,
     )
     return answer.stdout + answer.stderr

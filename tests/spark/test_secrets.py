@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from localqueue.spark.redaction import PATTERN, redact
 
 if TYPE_CHECKING:
@@ -16,12 +18,13 @@ PROGRAM = Path(__file__).parent / "secrets_program.py"
 PASSWORD = "s3cr3t%21"
 
 
+@pytest.mark.timeout(600)
 def test_a_password_is_shown_nowhere(tmp_path: Path) -> None:
     answer = subprocess.run(
         [sys.executable, PROGRAM, f"postgresql://ada:{PASSWORD}@db.example/jobs", tmp_path],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
         check=False,
     )
 

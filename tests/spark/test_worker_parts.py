@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
@@ -12,7 +13,7 @@ import pytest
 
 from localqueue.message import QueueMessage
 from localqueue.spark.answers import News, Word
-from localqueue.spark.batch_size import MOMENT, BatchSize
+from localqueue.spark.batch_size import LONG, BatchSize
 from localqueue.spark.news import DeskAddress, NewsDesk, Reporter
 from localqueue.spark.suspects import Suspects
 from localqueue.workers.parcel import pack
@@ -21,6 +22,13 @@ from localqueue.workers.wire import Wire
 NEWS = News(7, 0, [None, ("returned", b"x")], [0.1, 0.2], 2, 3, [(2, "50%")])
 PATIENCE = 30.0
 Reporters = Callable[[DeskAddress], Reporter]
+
+
+def until(is_so: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.001)
 
 
 # --- sizes --------------------------------------------------------------------------------------
@@ -40,7 +48,17 @@ def test_a_batch_has_what_is_run_in_a_moment() -> None:
     for _ in range(20):
         size.measure(10, seconds=10 * 0.005)
 
-    assert size.now == pytest.approx(MOMENT / 0.005, abs=1)
+    assert size.now == pytest.approx(LONG / 0.005, abs=1)
+
+
+def test_the_last_messages_are_shared_by_all_lanes_but_not_into_tiny_jobs() -> None:
+    slow, quick = BatchSize(1000), BatchSize(1000)
+    for _ in range(20):
+        slow.measure(10, seconds=10 * 0.005)
+        quick.measure(1000, seconds=0.001)
+
+    assert [slow.share(left, lanes=4) for left in (5000, 400, 40, 0)] == [200, 100, 20, 20]
+    assert quick.share(40, lanes=4) == 1000
 
 
 def test_handlers_that_take_long_have_a_batch_of_their_own() -> None:
@@ -117,14 +135,19 @@ def test_news_reach_the_job_that_they_are_about_and_words_the_task(
     reporter = reporters(desk.address)
     word = Word(7, 2, "HandlerCancelled", "somebody cancelled the message")
 
-    assert reporter.send(NEWS) == []
-    assert heard.get(timeout=PATIENCE) == NEWS
     desk.tell(word)
+    assert reporter.send(NEWS)
+    assert heard.get(timeout=PATIENCE) == NEWS
+    desk.tell(word._replace(place=-1))
     words: list[Word] = []
-    while not words:
-        words = reporter.send(NEWS) or []
 
-    assert words == [word]
+    def listen() -> bool:
+        words.extend(reporter.words())
+        return len(words) == 2
+
+    until(listen, "nothing is said")
+
+    assert words == [word, word._replace(place=-1)]
 
 
 def test_news_of_a_job_that_nobody_follows_are_dropped(
@@ -167,5 +190,5 @@ def test_a_desk_that_nobody_can_reach_is_not_called_again_at_once(
     reporter = reporters(desk.address)
     desk.close()
 
-    assert reporter.send(NEWS) is None
-    assert reporter.send(NEWS) is None
+    assert not reporter.send(NEWS)
+    assert not reporter.send(NEWS)

@@ -1,11 +1,13 @@
-"""How many messages one job gets: as many as it runs in a moment."""
+"""How many messages one job gets: as many as it runs in a second, and fewer of the last ones."""
 
 from __future__ import annotations
 
 import threading
 
-MOMENT = 0.25
-"""Seconds of handlers in one job: much more than a job costs, and nobody waits long behind them."""
+LONG = 1.0
+"""Seconds of handlers in one job: a job costs some 50 ms of all cores together."""
+SHORT = 0.1
+"""What is left is shared by all lanes, but not into jobs that are shorter than this."""
 _GROWTH = 8
 _WEIGHT = 0.5
 
@@ -29,5 +31,14 @@ class BatchSize:
             if self._seconds is not None:
                 each = self._seconds + _WEIGHT * (each - self._seconds)
             self._seconds = each
-            wanted = self._most if each * self._most <= MOMENT else int(MOMENT / each)
-            self.now = max(1, min(wanted, self.now * _GROWTH))
+            self.now = max(1, min(self._fit_into(LONG), self.now * _GROWTH))
+
+    def share(self, left: int, lanes: int) -> int:
+        """How many a lane should take of so many that are left for all."""
+        return max(min(self.now, -(-left // lanes)), min(self.now, self._fit_into(SHORT)), 1)
+
+    def _fit_into(self, seconds: float) -> int:
+        each = self._seconds
+        if each is None:
+            return 1
+        return self._most if each * self._most <= seconds else int(seconds / each)

@@ -22,6 +22,8 @@ from localqueue.workers.parcel import pack, pack_error
 from localqueue.workers.returned import refuse_undone
 
 LOOK_EVERY = 0.05
+TELL_EVERY = 0.25
+"""How soon the driver hears of handlers that have ended, before the job has."""
 SLOW = 0.5
 """Behind a handler that runs longer than this no other waits: its messages go back."""
 INTERRUPT = signal.SIGUSR1
@@ -57,6 +59,7 @@ class Round:
         self._told_at: float | None = None
         """When the handler that runs was told to end."""
         self._sent = 0
+        self._spoke_at = time.monotonic()
 
     def run(self) -> Ran:
         ended = threading.Event()
@@ -115,22 +118,29 @@ class Round:
             message, place = self._slot.message, self._place
             if message is None or self._has_ended(place):
                 return
-            ran = time.monotonic() - self._slot.began
+            now = time.monotonic()
+            ran, limit = now - self._slot.began, self._limit
             if ran >= SLOW:
-                self._limit = min(self._limit, place + 1)
+                self._limit = min(limit, place + 1)
             if self._timeout is not None and ran >= self._timeout:
                 self._tell(message, handler_timeout(self._timeout))
-        self._speak()
+        if self._limit != limit or self._notes or now - self._spoke_at >= TELL_EVERY:
+            self._speak()
+        self._listen()
         self._end_if_deaf(message, place)
 
     def _has_ended(self, place: int) -> bool:
         return len(self._answers) > place
 
     def _speak(self) -> None:
-        if self._reporter is None:
-            return
-        for word in self._reporter.send(self._news()) or ():
-            self._hear_word(word)
+        self._spoke_at = time.monotonic()
+        if self._reporter is not None:
+            self._reporter.send(self._news())
+
+    def _listen(self) -> None:
+        if self._reporter is not None:
+            for word in self._reporter.words():
+                self._hear_word(word)
 
     def _news(self) -> News:
         first, self._sent = self._sent, len(self._answers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -105,6 +106,9 @@ def _loaded(pickled: bytes) -> Callable[[Any], Any]:
         handler = cloudpickle.loads(pickled)
         _handlers.clear()
         _handlers[pickled] = handler
+        # Spark collects garbage after every task: 20 ms for what is loaded and never goes.
+        gc.collect()
+        gc.freeze()
     return handler
 
 

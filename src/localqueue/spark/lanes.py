@@ -6,6 +6,7 @@ import contextlib
 import logging
 import re
 import time
+from collections.abc import Callable
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -59,13 +60,18 @@ class Lanes(Lobby):
         task: HandlerTask,
         desk: NewsDesk | None,
         size: BatchSize | None,
+        waiting: Callable[[], int],
         description: str,
     ) -> None:
-        """Without a ``size`` each message has a job of its own."""
+        """Without a ``size`` each message has a job of its own.
+
+        ``waiting`` is how many messages wait in the queues.
+        """
         super().__init__(shift, liveness)
         self.execution = execution
         self.desk = desk
         self._size = size
+        self._waiting = waiting
         self.suspects = Suspects()
         self.numbers = count(1)
         self._jobs = jobs
@@ -105,7 +111,8 @@ class Lanes(Lobby):
     def measure(self, count: int, seconds: float) -> None:
         if self._size is not None and count:
             self._size.measure(count, seconds)
-            self._shift.share = self.suspects.share(self._size.now)
+            share = self._size.share(self._waiting(), len(self._shift.slots))
+            self._shift.share = self.suspects.share(share)
 
     def suspect(self, messages: list[QueueMessage[Any]]) -> None:
         """They were together in a job that died."""

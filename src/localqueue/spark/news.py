@@ -50,6 +50,9 @@ class NewsDesk:
         self.address = DeskAddress(host, port, secrets.token_bytes(32))
         self._jobs: dict[int, Callable[[News], object]] = {}
         self._wires: dict[int, Wire] = {}
+        self._words: dict[int, list[Word]] = {}
+        """For jobs that have not called yet."""
+        self._speaking = threading.Lock()
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, name="localqueue-news", daemon=True).start()
 
@@ -58,15 +61,19 @@ class NewsDesk:
         self._jobs[job] = hear
 
     def forget(self, job: int) -> None:
-        self._jobs.pop(job, None)
-        self._wires.pop(job, None)
+        with self._speaking:
+            self._jobs.pop(job, None)
+            self._wires.pop(job, None)
+            self._words.pop(job, None)
 
     def tell(self, word: Word) -> None:
-        """If the job is on the line. Never raises."""
-        wire = self._wires.get(word.job)
-        if wire is not None:
-            with contextlib.suppress(OSError):
-                wire.send(json.dumps(word).encode())
+        """As soon as the job is on the line. Never raises."""
+        with self._speaking:
+            wire = self._wires.get(word.job)
+            if wire is None:
+                self._words.setdefault(word.job, []).append(word)
+            else:
+                _say(wire, word)
 
     def close(self) -> None:
         for each in (self._listener, *list(self._open)):
@@ -92,13 +99,7 @@ class NewsDesk:
                 return
             wire = Wire(caller)
             while (frame := wire.receive()) is not None:
-                news: News = unpack(frame)
-                self._wires[news.job] = wire
-                hear = self._jobs.get(news.job)
-                if hear is None:
-                    self._wires.pop(news.job, None)
-                else:
-                    hear(news)
+                self._hear(unpack(frame), wire)
         except OSError:
             pass
         except Exception:
@@ -106,6 +107,16 @@ class NewsDesk:
         finally:
             self._open.discard(caller)
             caller.close()
+
+    def _hear(self, news: News, wire: Wire) -> None:
+        with self._speaking:
+            hear = self._jobs.get(news.job)
+            if hear is None:
+                return
+            self._wires[news.job] = wire
+            for word in self._words.pop(news.job, ()):
+                _say(wire, word)
+        hear(news)
 
     def _is_known(self, caller: socket.socket) -> bool:
         caller.settimeout(_PATIENCE)
@@ -126,18 +137,23 @@ class Reporter:
         self._silent_until = 0.0
         self._using = threading.Lock()
 
-    def send(self, news: News) -> list[Word] | None:
-        """What was said meanwhile; None when the news cannot be told."""
+    def send(self, news: News) -> bool:
+        """Whether it is on its way."""
         with self._using:
             if self._wire is None and not self._connect():
-                return None
+                return False
             assert self._wire is not None
             try:
                 self._wire.send(pack(news))
-                return self._words()
             except OSError:
                 self._hang_up()
-                return None
+                return False
+            return True
+
+    def words(self) -> list[Word]:
+        """What was said meanwhile."""
+        with self._using:
+            return self._words()
 
     def close(self) -> None:
         with self._using:
@@ -167,6 +183,11 @@ class Reporter:
         if self._wire is not None:
             self._wire.close()
         self._wire = None
+
+
+def _say(wire: Wire, word: Word) -> None:
+    with contextlib.suppress(OSError):
+        wire.send(json.dumps(word).encode())
 
 
 def _called(address: DeskAddress) -> Wire:

@@ -9,6 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 
 _TRIES = 4
+_CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
@@ -30,6 +33,9 @@ def set_up(wanted: Mapping[str, str]) -> dict[str, str]:
         # Nobody else needs to reach it, and the host's own name may not resolve.
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        # The default one starts a process for each file on a local disk, twice in every batch of a
+        # query: 300 ms instead of 70. Both write beside the file and rename.
+        settings.setdefault("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINT_FILES)
     if "spark.log.level" not in wanted and not os.environ.get("SPARK_CONF_DIR"):
         # spark.log.level acts when Spark has started, and is announced; this, from the start.
         java = f"{_quiet()} {wanted.get('spark.driver.extraJavaOptions', '')}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from localqueue.checks import check_count, check_seconds
-from localqueue.errors import ConfigurationError, WorkerStopped
+from localqueue.errors import ConfigurationError, StoreError, WorkerStopped
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
 from localqueue.resilience.circuit_breaker import Breaker, CircuitBreaker
@@ -109,7 +109,7 @@ class SparkWorker(Worker):
         """``spark`` is the active session unless given, classic or Spark Connect.
 
         ``batch_size`` is how many messages a task gets at most: it gets as many as it runs in a
-        quarter of a second. ``batches`` is how many run side by side, two for each core unless
+        second. ``batches`` is how many run side by side, two for each core unless
         given. ``timeout`` is how long a handler may run. The other options are those of ``Worker``.
         """
         refuse_generator_function(handler)
@@ -155,9 +155,19 @@ class SparkWorker(Worker):
         alone = any(source.removes for source in sources)
         size = None if alone else BatchSize(self.batch_size)
         names = ", ".join(sources.names)
-        lanes = Lanes(shift, execution, liveness, self._jobs, task, desk, size, f"queue {names}")
+        description = f"queue {names}"
+        lanes = Lanes(
+            shift, execution, liveness, self._jobs, task, desk, size, self._waiting, description
+        )
         until_over.callback(lanes.stop_waiting)
         return lanes
+
+    def _waiting(self) -> int:
+        try:
+            return sum([queue.stats().ready for queue in self.queues])
+        except StoreError:
+            # It is only about how the last ones are shared.
+            return self.batch_size * self.concurrency
 
 
 def _session(given: SparkSession | None) -> SparkSession:

@@ -7,8 +7,12 @@ what it does not have yet.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from localqueue.spark.pipeline.attempts import ATTEMPTS, ended_leases
+from localqueue.spark.pipeline.errors import ERRORS_STEP
 from localqueue.spark.pipeline.messages import MESSAGES, ended_lives
+from localqueue.spark.pipeline.minutes import minutes_step
 from localqueue.spark.pipeline.steps import MergeStep, RowStep
 
 SILVER: tuple[RowStep, ...] = (
@@ -17,5 +21,13 @@ SILVER: tuple[RowStep, ...] = (
 )
 """Written in the same pass as ``events``."""
 
-GOLD: tuple[MergeStep, ...] = ()
-"""Computed by Spark from the files that were just added to ``events``."""
+
+def gold(limits: Mapping[str, float] | None = None) -> tuple[MergeStep, ...]:
+    """Computed by Spark from the files that were just added to ``events``.
+
+    ``limits`` are how long messages may wait, in seconds by queue, see ``slo``.
+    """
+    return minutes_step(limits or {}), ERRORS_STEP
+
+
+GOLD = gold()

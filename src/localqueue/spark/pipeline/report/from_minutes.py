@@ -9,41 +9,54 @@ import numpy as np
 from localqueue.spark.pipeline.report.reading import numbers, read_columns, seconds, words
 from localqueue.spark.pipeline.report.series import COUNTS, Series, carried_on
 from localqueue.spark.pipeline.report.sketches import Durations, together
+from localqueue.spark.pipeline.report.slo import Slo
 from localqueue.spark.pipeline.report.window import Window
 from localqueue.spark.pipeline.table import Table
 
 MOMENT = "minute"
-_COLUMNS = ("store", "queue", MOMENT, "busy", "workers", "backlog", "wait_sketch", "run_sketch")
+_NUMBERS = (*COUNTS, "busy", "workers", "slo_met", "slo_missed")
+_OTHERS = ("store", "queue", MOMENT, "backlog", "wait_sketch", "run_sketch")
 
 
 def series_of_minutes(
-    minutes: Table, window: Window, since: datetime | None, until: datetime | None
+    minutes: Table, window: Window, slo: Slo, since: datetime | None, until: datetime | None
 ) -> dict[tuple[str, str], Series]:
-    """A series for each store and queue."""
-    rows = read_columns(minutes, [*_COLUMNS, *COUNTS], MOMENT, since, until).sort_by(MOMENT)
-    stores, store_names = words(rows["store"])
-    queues, queue_names = words(rows["queue"])
+    """A series for each store and queue.
+
+    A queue for which the pipeline knows a limit is judged by it, life by life. The deliveries of
+    others are judged by the limit of the report.
+    """
+    rows = read_columns(minutes, [*_NUMBERS, *_OTHERS], MOMENT, since, until).sort_by(MOMENT)
+    stores, queues = words(rows["store"]), words(rows["queue"])
     spans = window.index(seconds(rows[MOMENT]))
-    columns = {name: numbers(rows[name]) for name in (*COUNTS, "busy", "workers")}
+    columns = {name: numbers(rows[name]) for name in _NUMBERS}
     backlog = numbers(rows["backlog"], float("nan"))
     waits, runs = rows["wait_sketch"], rows["run_sketch"]
     found: dict[tuple[str, str], Series] = {}
-    for key in np.unique(stores * len(queue_names) + queues):
-        store, queue = divmod(int(key), len(queue_names))
-        here = np.flatnonzero((stores == store) & (queues == queue))
-        one = Series.empty(str(queue_names[queue]), window)
+    keys = stores.numbers * len(queues.texts) + queues.numbers
+    for key in np.unique(keys):
+        store, queue = divmod(int(key), len(queues.texts))
+        here = np.flatnonzero(keys == key)
+        one = Series.empty(str(queues.texts[queue]), window)
         at = spans[here]
         for name in COUNTS:
             np.add.at(one.counts[name], at, columns[name][here])
         np.add.at(one.busy, at, columns["busy"][here])
         np.maximum.at(one.workers, at, columns["workers"][here])
+        one.manned = 60 * float(columns["workers"][here].sum())
         known = here[~np.isnan(backlog[here])]
         # In order of time, so that the last minute of a span stays.
         one.backlog[spans[known]] = backlog[known]
         one.backlog = carried_on(one.backlog)
         one.waits = _durations(waits.take(here).to_pylist(), at, window.spans)
         one.runs = _durations(runs.take(here).to_pylist(), at, window.spans)
-        found[str(store_names[store]), one.name] = one
+        if columns["slo_met"][here].any() or columns["slo_missed"][here].any():
+            np.add.at(one.late, at, columns["slo_missed"][here])
+            np.add.at(one.judged, at, (columns["slo_met"] + columns["slo_missed"])[here])
+        else:
+            one.late = np.array([float(each.longer_than(slo.wait)) for each in one.waits])
+            one.judged = np.array([float(each.count) for each in one.waits])
+        found[str(stores.texts[store]), one.name] = one
     return found
 
 
@@ -54,3 +67,10 @@ def _durations(
     for sketch, span in zip(sketches, spans, strict=True):
         inside[span].append(sketch)
     return [together(each) for each in inside]
+
+
+def limits_of(minutes: Table) -> dict[str, float]:
+    """How long messages of a queue may wait, as the pipeline was told; by queue."""
+    rows = read_columns(minutes, ["queue", MOMENT, "slo_limit"], MOMENT).sort_by(MOMENT)
+    pairs = zip(rows["queue"].to_pylist(), rows["slo_limit"].to_pylist(), strict=True)
+    return {queue: limit for queue, limit in pairs if limit is not None}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,14 +90,23 @@ def seconds(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     return numbers(micros, float("nan")) / 1e6
 
 
-def words(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[Any]]:
+@dataclass(frozen=True, slots=True)
+class Words:
     """A column of few different texts: the number of each row's, and the texts."""
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
-    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    return np.asarray(encoded.indices, np.int64), encoded.dictionary.to_pylist()
+
+    numbers: npt.NDArray[np.int64]
+    texts: list[str | None]
+
+    def among(self, *texts: str | None) -> npt.NDArray[np.bool_]:
+        """The rows that have one of these."""
+        wanted = [n for n, text in enumerate(self.texts) if text in texts]
+        return np.isin(self.numbers, wanted)
+
+
+def words(column: pa.ChunkedArray) -> Words:
+    whole = column.cast(pa.string()).combine_chunks()
+    encoded = whole.dictionary_encode(null_encoding="encode")
+    return Words(np.asarray(encoded.indices, np.int64), encoded.dictionary.to_pylist())
 
 
 def _within(moment: str, since: datetime | None, until: datetime | None) -> str | None:

@@ -18,22 +18,16 @@ COUNTS = (
     "enqueued",
     "leased",
     "acked",
-    "released",
-    "lease_expired",
-    "dead_lettered",
-    "quarantined",
     "requeued",
     "expired",
-    "cancelled",
     "dropped",
-    "purged",
     "attempts",
     "failures",
+    "retries",
+    "died",
+    "lives",
 )
-"""What is counted: kinds of events, leases that ended, and those of them that failed."""
-
-UNWANTED = ("dead_lettered", "quarantined", "expired", "dropped")
-"""Ends of a life that nobody wished for."""
+"""What is counted, as the columns of ``minutes`` are called."""
 
 
 @dataclass(slots=True)
@@ -49,6 +43,12 @@ class Series:
     """How many different workers there were, at most."""
     backlog: Numbers
     """Messages that wait, at the end of the span; NaN before anything is known."""
+    judged: Numbers
+    """How many had a limit for their waiting time, and were leased or should have been."""
+    late: Numbers
+    """How many of these waited longer."""
+    manned: float = 0.0
+    """Seconds that workers were there, added up."""
     waits: list[Durations] = field(default_factory=list)
     runs: list[Durations] = field(default_factory=list)
 
@@ -62,6 +62,8 @@ class Series:
             busy=zeros.copy(),
             workers=zeros.copy(),
             backlog=np.full(window.spans, np.nan),
+            judged=zeros.copy(),
+            late=zeros.copy(),
             waits=[NONE] * window.spans,
             runs=[NONE] * window.spans,
         )
@@ -74,6 +76,9 @@ class Series:
             for count in COUNTS:
                 whole.counts[count] += each.counts[count]
             whole.busy += each.busy
+            whole.judged += each.judged
+            whole.late += each.late
+            whole.manned += each.manned
             # A worker may take from several queues; who counts it once for each is wrong upwards.
             whole.workers = np.maximum(whole.workers, each.workers)
             known = ~np.isnan(each.backlog)
@@ -88,17 +93,21 @@ class Series:
         return int(sum(self.counts[count].sum() for count in counts))
 
     @property
-    def ended(self) -> Numbers:
-        """Lives that ended well or unwanted; not what an operator took out."""
-        return self._added("acked", *UNWANTED)
-
-    @property
     def lost(self) -> Numbers:
-        return self._added(*UNWANTED)
+        """Lives that ended as nobody wished: dead letters, expired, let go by a full queue."""
+        unwanted = self.counts["died"] + self.counts["expired"] + self.counts["dropped"]
+        # What expires into the dead letters is one life, and has been counted as both.
+        return np.minimum(unwanted, np.maximum(self.counts["lives"] - self.counts["acked"], 0))
 
     @property
-    def retried(self) -> Numbers:
-        return self._added("released", "lease_expired")
+    def ended(self) -> Numbers:
+        """Lives that ended well or were lost; not what somebody cancelled or purged."""
+        return self.counts["acked"] + self.lost
+
+    @property
+    def utilisation(self) -> float | None:
+        """How much of their time workers were busy; None when there were none."""
+        return min(1.0, float(self.busy.sum()) / self.manned) if self.manned else None
 
     @property
     def wait(self) -> Durations:
@@ -108,35 +117,28 @@ class Series:
     def run(self) -> Durations:
         return joined(self.runs)
 
-    def late(self, slo: Slo) -> Numbers:
-        return np.array([each.longer_than(slo.wait) for each in self.waits], np.float64)
-
-    def waited(self) -> Numbers:
-        """How many deliveries are known to have waited."""
-        return np.array([each.count for each in self.waits], np.float64)
-
     def burns(self, slo: Slo) -> tuple[Numbers, Numbers]:
-        """How fast the budgets of waiting and of failing are used up; NaN where nothing ended."""
-        waiting = shares(self.late(slo), self.waited()) / slo.budget
-        failing = shares(self.lost, self.ended) / slo.budget
-        return waiting, failing
+        """How fast the budgets of waiting and of losing are used up; NaN where nothing ended."""
+        waiting = shares(self.late, self.judged) / slo.budget
+        losing = shares(self.lost, self.ended) / slo.budget
+        return waiting, losing
 
-    def kept(self, slo: Slo) -> tuple[float | None, float | None]:
-        """The shares that were in time, and that succeeded, over the whole window."""
-        return (
-            _kept(self.late(slo).sum(), self.waited().sum()),
-            _kept(self.lost.sum(), self.ended.sum()),
-        )
+    @property
+    def in_time(self) -> float | None:
+        """The share that did not wait too long."""
+        return _kept(self.late.sum(), self.judged.sum())
 
-    def _added(self, *counts: str) -> Numbers:
-        return np.sum([self.counts[count] for count in counts], axis=0, dtype=np.float64)
+    @property
+    def succeeded(self) -> float | None:
+        """The share of lives that were not lost."""
+        return _kept(self.lost.sum(), self.ended.sum())
 
 
 def shares(part: Numbers, whole: Numbers) -> Numbers:
     """Part by whole, at most 1; NaN where the whole is nothing."""
     found = np.full(len(part), np.nan)
     np.divide(part, whole, out=found, where=whole > 0)
-    return np.minimum(found, 1.0)
+    return np.asarray(np.minimum(found, 1.0), np.float64)
 
 
 def carried_on(values: Iterable[float]) -> Numbers:

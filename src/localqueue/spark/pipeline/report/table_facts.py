@@ -1,0 +1,69 @@
+"""What the log of a table tells: its version, its rows, files and bytes, and its last commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyarrow.fs import FileSelector, FileType
+
+from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.lake_errors import lake_errors
+from localqueue.spark.pipeline.report.reading import rows_of, size_of
+from localqueue.spark.pipeline.table import Table
+
+ORDER = ("events", "attempts", "messages", "minutes", "errors", "quarantine", "gaps")
+"""As a batch comes to them; tables of others follow by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    name: str
+    version: int
+    rows: int
+    files: int
+    bytes: int
+    changed_at: datetime | None
+    """When its newest commit was made; None when the log does not have it any more."""
+    columns: tuple[tuple[str, str], ...]
+    """Each column's name and type."""
+
+
+def facts_of(table: Table) -> TableFacts:
+    with lake_errors(f"reading the log of the table {table.name}"):
+        newest = table.history(1)
+        return TableFacts(
+            table.name,
+            table.version,
+            rows_of(table),
+            len(table.files()),
+            size_of(table),
+            _moment(newest[0].get("timestamp")) if newest else None,
+            tuple((field.name, str(field.type)) for field in table.schema),
+        )
+
+
+def tables_of(lake: Lake) -> list[TableFacts]:
+    """All tables of the lake; none when there is no lake."""
+    found = [table for name in _folders(lake) if (table := lake.table(name)) is not None]
+    return [facts_of(table) for table in found]
+
+
+def _folders(lake: Lake) -> list[str]:
+    if lake.location.is_local:
+        folder = Path(lake.location.uri)
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    else:
+        with lake_errors(f"listing {lake.location.uri}"):
+            inside = lake.location.file_system().get_file_info(
+                FileSelector("", allow_not_found=True)
+            )
+        names = [each.base_name for each in inside if each.type == FileType.Directory]
+    known = {name: rank for rank, name in enumerate(ORDER)}
+    visible = [name for name in names if not name.startswith(("_", "."))]
+    return sorted(visible, key=lambda name: (known.get(name, len(known)), name))
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -34,13 +34,14 @@ def main(folder: Path) -> None:
     images = spark.range(1000).selectExpr("CAST(id AS INT) AS width")
     images.write.format("localqueue").options(url=url, queue="resize").mode("append").save()
 
-    # And messages become rows. The filter runs in the store.
+    # And messages become rows, chosen by the store.
     messages = (
         spark.read.format("localqueue")
-        .options(url=url, queue="resize", columns="state", payloadSchema="width int")
+        .options(url=url, queue="resize", columns="id", payloadSchema="width int")
+        .option("where", "state = 'ready'")
         .load()
     )
-    print(messages.where("state = 'ready'").count(), "messages wait")
+    print(messages.count(), "messages wait")
     print(messages.agg({"width": "max"}).collect()[0][0], "is the widest")
 
     # The driver leases and settles, executors run the handler.

@@ -107,8 +107,8 @@ def test_an_example_runs_twice_and_shows_what_it_is_about(name: str, tmp_path: P
         assert [line for line in SHOWN[name] if line not in output] == []
 
 
-@pytest.mark.xdist_group("spark")
-def test_the_main_job_runs_with_java_and_again_without(tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_the_main_job_runs_with_spark_and_again_without_java(tmp_path: Path) -> None:
     first = run("main_job.py", tmp_path)
     second = run("main_job.py", tmp_path, JAVA_HOME=str(tmp_path / "gone"))
 
@@ -116,7 +116,7 @@ def test_the_main_job_runs_with_java_and_again_without(tmp_path: Path) -> None:
         assert [line for line in SHOWN["main_job.py"] + end if line not in output] == []
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(600)
 def test_the_spark_example_shows_what_it_is_about_or_what_is_missing(tmp_path: Path) -> None:
     output = run("spark.py", tmp_path)
 

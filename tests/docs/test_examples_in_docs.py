@@ -103,14 +103,7 @@ def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
-PAGES_TO_RUN = [
-    # This page has a session of Spark, which it shares with the other tests that have one.
-    pytest.param(path, marks=pytest.mark.xdist_group("spark") if path.name == "spark.md" else ())
-    for path in PAGES
-]
-
-
-@pytest.mark.parametrize("path", PAGES_TO_RUN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_python_block_of_the_page_does_what_it_says(path: Path) -> None:
     run_page(path.read_text(encoding="utf-8"), path.name)
 

@@ -11,16 +11,6 @@ from tests.spark.conftest import spark, store_path, url
 
 __all__ = ["spark", "store_path", "url"]
 
-HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the test process that has the session already."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:

@@ -96,12 +96,22 @@ def life(seq: int, at: float, *, waited: float, ran: float, ok: bool = True, que
     lease = {"worker": worker, "attempt": 1}
     yield known | lease | {"seq": seq + 1, "at": leased, "kind": "leased",
                            "from_state": "ready", "to_state": "inflight"}  # fmt: skip
-    yield known | lease | {
-        "seq": seq + 2, "at": ended, "from_state": "inflight",
-        "kind": "acked" if ok else "dead_lettered", "to_state": None if ok else "dead",
-        "error_type": None if ok else "ValueError", "enqueued_at": put, "leased_at": leased,
-        "waited": waited, "ran": ran,
-    }  # fmt: skip
+    yield (
+        known
+        | lease
+        | {
+            "seq": seq + 2,
+            "at": ended,
+            "from_state": "inflight",
+            "kind": "acked" if ok else "dead_lettered",
+            "to_state": None if ok else "dead",
+            "error_type": None if ok else "ValueError",
+            "enqueued_at": put,
+            "leased_at": leased,
+            "waited": waited,
+            "ran": ran,
+        }
+    )
 
 
 def busy_days(lake: Lake, *, hours: int = 30, queues: Sequence[str] = ("orders", "mails")) -> None:
@@ -131,7 +141,7 @@ def busy_days(lake: Lake, *, hours: int = 30, queues: Sequence[str] = ("orders",
                     "busy": sum(waits) / 2 + done * 0.9,
                     "workers": 2 if outage else 3,
                     "backlog": int(backlog),
-                }  # fmt: skip
+                }
             )
         for hour in range(hours):
             errors.append(error(hour, "the payment service does not answer", queue, count=9))

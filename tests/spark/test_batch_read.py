@@ -31,6 +31,7 @@ from localqueue.policies import (
     PublishSubscribeRouting,
 )
 from localqueue.spark import sqlite_plan, sqlite_rows
+from localqueue.spark.data_source import LocalQueueSource
 from localqueue.spark.scan import read_task
 from localqueue.spark.schema import MESSAGE_COLUMNS
 from localqueue.spark.sqlite_read import read_by_adbc, read_by_sqlite3
@@ -213,6 +214,22 @@ def test_few_messages_beside_many_are_found_by_an_index(
         assert len(steps) == 5
         for index in ("ready", "delayed", "keyed", "lease", "dead"):
             assert any(f"USING INDEX message_{index}" in step for step in steps), (index, steps)
+
+
+def test_a_message_that_goes_from_state_to_state_meanwhile_is_there_once(
+    store_path: Path, url: str, jobs: PersistentQueue[Any]
+) -> None:
+    jobs.put_many(list(range(300)))
+    with PersistentQueue[Any]("few", store_path=store_path) as few:
+        few.put_many([1, 2, 3])
+        [task] = plan(options_of(url, queue="few"))
+        batches = read_task(task)
+
+        rows = next(batches).to_pylist()
+        few.get_message()
+        rows += [row for batch in batches for row in batch.to_pylist()]
+
+        assert sorted(row["value"] for row in rows) == ["1", "2", "3"]
 
 
 def plan_of(path: Path, tasks: list[Any]) -> list[str]:
@@ -408,6 +425,23 @@ def test_a_schema_of_the_callers_own_is_refused(url: str, jobs: PersistentQueue[
 
     with pytest.raises(ConfigurationError, match="payloadSchema"):
         source_of(options_of(url), own)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"lease": "true"}, "use readStream"),
+        ({"startingOffsets": "latest"}, "as they are now"),
+        ({"endingTimestamp": "2026-01-31", "content": "dead_letters"}, "as they are now"),
+    ],
+)
+def test_what_a_batch_cannot_do_is_refused(url: str, given: dict[str, str], says: str) -> None:
+    source = LocalQueueSource({"url": url, **given})
+    schema = source.schema()
+    assert isinstance(schema, StructType)
+
+    with pytest.raises(ConfigurationError, match=says):
+        source.reader(schema)
 
 
 # --- what cannot be read --------------------------------------------------------------------------

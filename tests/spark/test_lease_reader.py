@@ -19,7 +19,9 @@ from localqueue.spark import leadership
 from localqueue.spark.lease_reader import LeaseStreamReader
 from localqueue.spark.options import Options
 from localqueue.spark.schema import spark_schema
+from localqueue.spark.stream_reader import JournalStreamReader
 from localqueue.stores.open import open_store
+from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 Start = Callable[..., LeaseStreamReader]
 ALL = ReadAllAvailable()
@@ -268,6 +270,51 @@ def test_an_offset_of_another_store_is_refused_and_acknowledges_nothing(
     with pytest.raises(JournalForeign, match="checkpointLocation"):
         reader.latestOffset({**end, "store": store}, ALL)
     assert jobs.stats().inflight == 2
+
+
+def test_a_checkpoint_of_another_stream_is_refused_and_acknowledges_nothing(
+    jobs: PersistentQueue[Any], start: Start
+) -> None:
+    jobs.put_many(range(4))
+    nightly = start(maxRowsPerTrigger="2")
+    nightly.latestOffset(nightly.initialOffset(), nightly.getDefaultReadLimit())
+    hourly = start(consumerGroup="hourly")
+    end = hourly.latestOffset(hourly.initialOffset(), ALL)
+    again = start()
+
+    with pytest.raises(JournalForeign, match="belongs to the stream 'hourly'"):
+        again.latestOffset(end, ALL)
+    with pytest.raises(JournalForeign, match="lease mode never wrote"):
+        again.latestOffset({name: end[name] for name in ("store", "0")}, ALL)
+    assert jobs.stats().inflight == 4
+
+
+def test_a_stream_of_the_journal_refuses_a_checkpoint_of_lease_mode(
+    url: str, jobs: PersistentQueue[Any], start: Start
+) -> None:
+    jobs.put_many(range(2))
+    leasing = start()
+    end = leasing.latestOffset(leasing.initialOffset(), ALL)
+    options = Options.parse({"url": url, "queue": "jobs", "columns": "value"})
+    schema = spark_schema(options)
+    assert isinstance(schema, StructType)
+    reading = JournalStreamReader(options, schema)
+
+    with pytest.raises(JournalForeign, match="stream 'nightly' of lease mode"):
+        reading.latestOffset(end, ALL)
+    reading.stop()
+
+
+def test_a_backup_that_nobody_has_opened_is_refused(
+    store_path: Path, jobs: PersistentQueue[Any]
+) -> None:
+    jobs.put("a")
+    copy = store_path.with_name("copy.sqlite3")
+    with SQLiteQueueStore(store_path) as store:
+        store.backup(copy)
+
+    with pytest.raises(ConfigurationError, match="nobody has opened"):
+        reader_of(url=f"sqlite:///{copy}").initialOffset()
 
 
 def test_an_offset_ahead_of_the_store_is_refused_before_anything_is_leased_below_it(

@@ -12,6 +12,7 @@ import pytest
 
 import localqueue.spark
 from localqueue.errors import ConfigurationError
+from localqueue.spark.redaction import PATTERN
 from localqueue.spark.session_settings import set_up
 from tests.spark.clusters import run_program
 
@@ -26,7 +27,7 @@ def test_a_session_knows_queues_and_is_set_up(spark: SparkSession) -> None:
     # The one of the tests, or that of a page which ran before them.
     assert (context.master or "").endswith(",4]")
     assert context.uiWebUrl is None
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert PATTERN in (spark.conf.get("spark.sql.redaction.string.regex") or "")
     with pytest.raises(Exception, match="needs the option url"):
         spark.read.format("localqueue").load()
 
@@ -69,7 +70,7 @@ def test_a_session_of_yours_learns_queues_by_being_registered_once_or_twice(
 
     with pytest.raises(Exception, match="needs the option url"):
         own.read.format("localqueue").load()
-    assert own.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert PATTERN in (own.conf.get("spark.sql.redaction.string.regex") or "")
 
 
 @pytest.mark.parametrize(

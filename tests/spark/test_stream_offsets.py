@@ -253,6 +253,21 @@ def test_what_is_not_its_own_makes_no_batch(
     assert stream.plan() is None
 
 
+def test_a_batch_has_its_rows_also_when_they_are_wanted_after_it_is_over(
+    url: str, store_path: Path, jobs: PersistentQueue[Any]
+) -> None:
+    jobs.put("a")
+    stream = Stream(url, queue="jobs")
+    planned = stream.plan()
+    assert planned is not None
+    stream.batch()
+    with PersistentQueue[Any]("other", store_path=store_path) as other:
+        other.put_many(range(10))
+    assert stream.plan() is None
+
+    assert values(stream.rows(*planned)) == ["a"]
+
+
 def test_a_stream_moves_past_what_is_not_its_own_now_and_then(
     url: str, jobs: PersistentQueue[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,8 @@ from localqueue.errors import ConfigurationError, StoreCorrupt
 from localqueue.spark import sink_ledger, sink_steps
 from localqueue.spark.options import Options
 from localqueue.spark.sink_ledger import Entry, SinkBatch, Verdict, judge
-from localqueue.spark.writer import BatchWriter, StreamWriter
+from localqueue.spark.streaming_query import RunningQuery
+from localqueue.spark.writer import BatchWriter, StreamWriter, Written
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.spark.clusters import Server
 from tests.spark.write_cluster_program import KILLER, copy_journal
@@ -213,6 +214,27 @@ def test_drivers_that_write_one_batch_at_once_put_it_once(
     assert staged(store_path) == []
 
 
+@pytest.mark.parametrize("point", ["sink.before-manifest", "sink.after-manifest"])
+def test_a_driver_that_is_overtaken_finds_its_batch_done_and_its_files_gone(
+    url: str, store_path: Path, point: str
+) -> None:
+    slow, fast = job(url), job(url)
+    told = run_tasks(slow, SCHEMA, numbers(0, MANY))
+    overtaken = threading.Event()
+
+    def overtake(reached: str) -> None:
+        if reached == point and not overtaken.is_set():
+            overtaken.set()
+            fast.commit([*run_tasks(fast, SCHEMA, numbers(0, MANY))])
+
+    with failpoints.listening(overtake):
+        slow.commit([*told])
+
+    assert overtaken.is_set()
+    assert put_numbers(url) == list(range(MANY))
+    assert staged(store_path) == []
+
+
 def test_of_two_attempts_of_a_task_one_counts_and_the_others_file_goes(
     url: str, store_path: Path
 ) -> None:
@@ -254,6 +276,32 @@ def test_a_batch_of_a_job_that_has_other_rows_now_is_an_error(url: str, rows: in
             again.commit([*told])
 
     assert put_numbers(url) == list(range(rows))
+
+
+def test_a_job_without_batches_is_written_once_and_other_rows_are_an_error(url: str) -> None:
+    for _ in range(2):
+        writer = batch_writer(url, SCHEMA, queue="jobs", sinkId="once")
+        writer.commit([*run_tasks(writer, SCHEMA, numbers(0, 5))])
+    again = batch_writer(url, SCHEMA, queue="jobs", sinkId="once")
+    with pytest.raises(ConfigurationError, match="Give them a batchId of their own"):
+        again.commit([*run_tasks(again, SCHEMA, numbers(5, 10))])
+
+    assert put_numbers(url) == list(range(5))
+
+
+@pytest.mark.parametrize("batch", [None, "monday"])
+def test_in_a_query_a_named_write_needs_the_number_of_its_batch(
+    url: str, batch: str | None
+) -> None:
+    options = {} if batch is None else {"batchId": batch}
+    writer = batch_writer(url, SCHEMA, queue="jobs", sinkId="s", **options)
+    [told] = run_tasks(writer, SCHEMA, numbers(0, 5))
+    assert isinstance(told, Written)
+
+    with pytest.raises(ConfigurationError, match="needs batchId too: the number"):
+        writer.commit([replace(told, query=RunningQuery("query", "run"))])
+
+    assert messages(url) == []
 
 
 def test_a_write_without_a_name_is_put_each_time(url: str) -> None:

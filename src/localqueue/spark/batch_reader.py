@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from localqueue.errors import JournalTrimmed
+from localqueue.errors import ConfigurationError, JournalTrimmed
 from localqueue.spark.masking import without_secrets
 from localqueue.spark.offsets import ending_seq, starting_seq, takes_what_is_kept
 from localqueue.spark.options import Options
@@ -32,6 +32,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         payload_fields(options, schema)
+        _refuse_what_is_for_streams(options)
         self._options = options
         self._schema = schema
 
@@ -55,3 +56,21 @@ class BatchReader(DataSourceReader):
                 " With failOnDataLoss=false the rest is read"
             )
         return source.plan_journal(after, upto)
+
+
+def _refuse_what_is_for_streams(options: Options) -> None:
+    """What would be left out in silence."""
+    if options.lease:
+        raise ConfigurationError("lease mode is a stream; use readStream, or leave out lease")
+    is_cut = (
+        options.starting_offsets != "earliest"
+        or options.ending_offsets != "latest"
+        or options.starting_timestamp is not None
+        or options.ending_timestamp is not None
+    )
+    if is_cut and options.content != "journal":
+        raise ConfigurationError(
+            f"{options.content} are read as they are now; offsets and timestamps to start or end at"
+            " are for streams and for content=journal. To choose by time use the option where, such"
+            " as created_at >= '2026-01-31T08:00:00Z'"
+        )

@@ -1,7 +1,8 @@
 """Competing consumption: a streaming read that leases, and acknowledges what the sink has.
 
 Beside ordinary workers: a message is held by the stream or by a worker, never by both. An offset is
-the store's id and the token of the newest lease, ``{"store": "9f3c…", "0": 1200}``.
+the store's id, the stream's name and the token of the newest lease, ``{"store": "9f3c…", "lease":
+"nightly", "0": 1200}``.
 
 What Spark's calls mean here, in the order in which they come for a batch:
 
@@ -28,7 +29,7 @@ from localqueue.errors import ConfigurationError, JournalForeign
 from localqueue.spark.leased_rows import LeasedRows, rows_in_parts
 from localqueue.spark.leased_stream import LeasedStream
 from localqueue.spark.masking import without_secrets
-from localqueue.spark.offsets import SHARD
+from localqueue.spark.offsets import LEASE, SHARD
 from localqueue.spark.options import Options
 from localqueue.spark.scan import open_source
 from localqueue.stores.open import open_store
@@ -106,6 +107,12 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._stream is None:
             options = self._options
             with open_source(options, self._schema) as source:
+                if source.is_copy:
+                    # It has another id as soon as it is opened.
+                    raise ConfigurationError(
+                        f"{options.masked_url} is a backup that nobody has opened yet; open it once"
+                        " with a queue, so that it is a store of its own"
+                    )
                 store = open_store(options.url)
                 try:
                     stream = LeasedStream(store, self._queue, self._name, options.lease_timeout)
@@ -118,16 +125,16 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _offset(self, position: int) -> dict[str, Any]:
         self._newest = max(self._newest, position)
-        return {"store": self._store_id, SHARD: position}
+        return {"store": self._store_id, LEASE: self._name, SHARD: position}
 
     def _position(self, offset: dict[str, Any]) -> int:
-        """Of an offset that a checkpoint has; JournalForeign when it cannot be of this store.
+        """Of an offset that a checkpoint has; JournalForeign when it cannot be of this stream.
 
-        Acknowledging up to another store's position would be the end of messages that no sink has.
+        Acknowledging up to another one's position would be the end of messages that no sink has.
         (A power cut leaves no position ahead of the store: with each boot tokens leap.)
         """
-        store, position = offset.get("store"), offset.get(SHARD)
-        if not isinstance(store, str) or not isinstance(position, int):
+        store, name, position = offset.get("store"), offset.get(LEASE), offset.get(SHARD)
+        if not (isinstance(store, str) and isinstance(name, str) and isinstance(position, int)):
             raise JournalForeign(
                 f"the checkpoint has the offset {offset!r}, which lease mode never wrote; it"
                 " belongs to another source: use another checkpointLocation"
@@ -136,6 +143,12 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise JournalForeign(
                 f"the checkpoint belongs to the store {store}, and this one is {self._store_id}:"
                 f" another file, or one restored from a backup. {_NEW_CHECKPOINT}"
+            )
+        if name != self._name:
+            # The sink of that stream has other messages than this one holds.
+            raise JournalForeign(
+                f"the checkpoint belongs to the stream {name!r}, and this one is {self._name!r}."
+                f" {_NEW_CHECKPOINT}"
             )
         if position > self._newest:
             raise JournalForeign(

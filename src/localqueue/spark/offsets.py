@@ -20,6 +20,8 @@ from localqueue.spark.options import Offsets, Options
 from localqueue.spark.scan import Source
 
 SHARD = "0"
+LEASE = "lease"
+"""Where an offset of lease mode has the name of its stream: its position is not one of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class Offset:
 
 def read_offset(given: Mapping[str, Any], source: Source) -> Offset:
     """An offset of a checkpoint; JournalForeign when it is not of this store."""
+    if LEASE in given:
+        raise JournalForeign(
+            f"the checkpoint belongs to the stream {given[LEASE]!r} of lease mode, and does not say"
+            " what of the journal was read: use another checkpointLocation"
+        )
     try:
         offset = Offset(
             given["store"], int(given[SHARD]), given.get("began"), given.get("trimmed", {})

@@ -25,15 +25,13 @@ def register(spark: SparkSession) -> None:
 
     Classic sessions and Spark Connect. Where code runs on other machines the package is sent there,
     so that executors need PyArrow and the other libraries of ``localqueue[spark]``, but not
-    ``localqueue`` itself. From now on filters are pushed down to the store
-    (``spark.sql.python.filterPushdown.enabled``) and passwords in URLs are redacted in what Spark
-    shows (``spark.sql.redaction.string.regex``).
+    ``localqueue`` itself. From now on passwords in URLs are redacted in what Spark shows
+    (``spark.sql.redaction.string.regex``).
     """
     if spark in _registered:
         return
     source = shipped_source(package_zip().name) if ship(spark) else LocalQueueSource
     redact(spark)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:

@@ -71,7 +71,11 @@ class Sink:
         self._store = open_store(options.url)
 
     def __enter__(self) -> Self:
-        self._when = StoreTime(SYSTEM_CLOCK, self._store.open_clock(SYSTEM_CLOCK))
+        try:
+            self._when = StoreTime(SYSTEM_CLOCK, self._store.open_clock(SYSTEM_CLOCK))
+        except BaseException:
+            self._store.close()
+            raise
         return self
 
     def __exit__(
@@ -96,9 +100,9 @@ class Sink:
         self._remove_old_files()
         return put
 
-    def abandon(self, batch: SinkBatch | None, prefixes: Collection[str]) -> None:
+    def abandon(self, prefixes: Collection[str]) -> None:
         """The write failed: remove its files, but none that a recorded batch needs."""
-        needed = unfinished_files(self._store, self._when) if batch is not None else set()
+        needed = unfinished_files(self._store, self._when)
         self._folder.remove(self._leftovers(prefixes) - needed)
 
     # --- rows that nobody will bring again -------------------------------------------------------
@@ -131,7 +135,7 @@ class Sink:
             if verdict is Verdict.GO_ON_WITH_OLDER:
                 continue
             if verdict is not Verdict.NEW:
-                check_the_same(entry, batch)
+                check_the_same(entry, batch, verdict)
             return put
 
     def _begin(

@@ -127,9 +127,16 @@ def _judge_sequence(entry: Entry, batch: SinkBatch) -> Verdict:
     return Verdict.DONE if entry.is_finished else Verdict.GO_ON
 
 
-def check_the_same(entry: Entry, batch: SinkBatch) -> None:
-    """After a job's batch is done: ConfigurationError if this run had another number of rows."""
-    if not batch.in_sequence and entry.rows != batch.rows:
+def check_the_same(entry: Entry, batch: SinkBatch, verdict: Verdict) -> None:
+    """When a job's batch is done: ConfigurationError if the rows of this run are others.
+
+    Values may differ, since a run can make new ones; but where batches have no names, those of a
+    second one would be lost.
+    """
+    other = entry.rows != batch.rows
+    if not batch.batch and verdict is Verdict.DONE:
+        other |= entry.digest != batch.digest
+    if other and not batch.in_sequence:
         raise ConfigurationError(
             f"batch {batch.batch!r} of {_called(batch.sink)} was written with {entry.rows:,} rows,"
             f" which are put; the {batch.rows:,} of this run are not. Give them a batchId of their"

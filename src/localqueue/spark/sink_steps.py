@@ -26,19 +26,28 @@ def chunks(puts: Iterable[Sequence[Put]]) -> Iterator[list[Put]]:
     waiting: list[Put] = []
     size = 0
     for some in puts:
-        added = sum([len(put.body) for put in some])
-        if len(waiting) + len(some) <= LARGEST_BATCH and size + added <= LARGEST_BATCH_BYTES:
-            waiting += some
+        start = 0
+        while start < len(some):
+            piece = some[start : start + LARGEST_BATCH - len(waiting)]
+            count, added = _fitting(piece, LARGEST_BATCH_BYTES - size)
+            waiting += piece[:count]
             size += added
-            continue
-        for put in some:
-            size += len(put.body)
-            if len(waiting) == LARGEST_BATCH or (waiting and size > LARGEST_BATCH_BYTES):
+            start += count
+            if start < len(some) or len(waiting) == LARGEST_BATCH:
                 yield waiting
-                waiting, size = [], len(put.body)
-            waiting.append(put)
+                waiting, size = [], 0
     if waiting:
         yield waiting
+
+
+def _fitting(puts: Sequence[Put], room: int) -> tuple[int, int]:
+    """How many of them have no more than so many bytes together, and how many bytes those are."""
+    sizes = [len(put.body) for put in puts]
+    count, size = len(sizes), sum(sizes)
+    while size > room:
+        count -= 1
+        size -= sizes[count]
+    return count, size
 
 
 class Steps:

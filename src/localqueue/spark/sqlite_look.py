@@ -78,7 +78,9 @@ class Look:
             try:
                 yield self._db
             finally:
-                self._db.execute("COMMIT")
+                # Some errors have ended it already.
+                if self._db.in_transaction:
+                    self._db.execute("COMMIT")
 
     def make_lasting(self) -> None:
         """What was committed so far is on stable storage: its writers may be about to sync it."""

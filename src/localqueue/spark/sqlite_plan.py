@@ -118,10 +118,10 @@ class Plan:
             f"{{id}} % {RESIDUES} BETWEEN {{low}} AND {{high}}",
             *conditions,
         ]
-        return [
-            Span(((MESSAGES, _all_of([_INDEXED[state], *shared])),), tuple(residues))
-            for state in sorted(states)
-        ]
+        # All states in one statement: a message that goes from one to another meanwhile would be
+        # found in both, or in none.
+        tables = tuple((MESSAGES, _all_of([_INDEXED[state], *shared])) for state in sorted(states))
+        return [Span(tables, tuple(residues))] if tables else []
 
     def _unread(self, queue: Queue, conditions: Sequence[str], high: int) -> list[Span]:
         """Publications, by their seq; one that becomes a message meanwhile is found as that."""

@@ -70,7 +70,8 @@ class RowReader:
         return found
 
     def _unread(self, tables: Tables) -> list[str]:
-        usual = tables[0][0].usual if len(tables) == 1 else {}
+        first = tables[0][0]
+        usual = first.usual if all(table == first for table, _ in tables) else {}
         return [name for name in self._wanted if name in usual and name not in self._known]
 
     def _is_large(self, tables: Tables, ends: Ends) -> bool:

@@ -68,10 +68,11 @@ class SQLiteTask(ReadTask):
     def read(self) -> Iterator[pa.RecordBatch]:
         from localqueue.spark.sqlite_rows import RowReader
 
-        path = self.file.check()
-        reader = RowReader(self, path)
+        reader = RowReader(self, self.file.check())
         for span in self.spans:
             for ends in span.ranges:
+                # Between two of them it is closed, for as long as somebody takes over the rows.
+                self.file.check()
                 yield from reader.read(span.tables, ends)
 
     @property

@@ -68,8 +68,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None
         self._target: int | None = None
         """With Trigger.AvailableNow: how far the journal went when the query started."""
-        self._seen = 0
-        """Up to here there is nothing new for the stream after the offset it stands at."""
+        self._quiet = (0, 0)
+        """After the first position and up to the second there is nothing for the stream."""
         self._moved_at = time.monotonic()
         self._newest: int | None = None
         """How far the journal went when Spark last asked."""
@@ -144,7 +144,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin.seq >= until.seq:
             return []
         _check_there(until, source.journal_end())
-        after = max(begin.seq, self._seen)
+        after = self._quiet_after(begin.seq)
         gone = self._check_kept(source, after, begin.trimmed)
         plan = source.plan_journal if self._options.content == "journal" else source.plan_enqueued
         tasks = plan(after, until.seq, partitions=self._options.min_partitions)
@@ -190,15 +190,21 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             upto = min(upto, self._target)
         if upto <= begin.seq:
             return begin.seq
-        seen = max(begin.seq, self._seen)
+        seen = self._quiet_after(begin.seq)
         if source.journal_step(seen, 0, upto) < upto:
             if isinstance(limit, ReadMaxRows):
                 return source.journal_step(begin.seq, limit.max_rows, upto)
             return upto
-        self._seen = upto
+        self._quiet = (begin.seq if seen == begin.seq else self._quiet[0], upto)
         # An offset that stays behind would be called trimmed one day, though nothing was missed.
         is_time = time.monotonic() - self._moved_at > LONGEST_STAND
         return upto if self._target is not None or is_time else begin.seq
+
+    def _quiet_after(self, seq: int) -> int:
+        """How far it is known that nothing for the stream follows."""
+        first, last = self._quiet
+        # Before the first: a batch that is over, whose rows somebody wants again.
+        return last if first <= seq <= last else seq
 
     def _check_kept(self, source: Source, after: int, known: Mapping[str, int]) -> dict[str, int]:
         """That nothing after this seq is gone but what is known to be; what is gone now."""

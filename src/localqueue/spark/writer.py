@@ -79,11 +79,10 @@ class RowWriter:
         with Sink(self.options, self.columns.queue, self.prefix) as sink:
             sink.put(parts, batch, {one.prefix for one in written})
 
-    def abandon(
-        self, messages: Sequence[WriterCommitMessage | None], batch: SinkBatch | None
-    ) -> None:
+    def abandon(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver: a task failed, or ``put`` did."""
         with Sink(self.options, self.columns.queue, self.prefix) as sink:
-            sink.abandon(batch, {one.prefix for one in _written(messages)})
+            sink.abandon({one.prefix for one in _written(messages)})
 
 
 @without_secrets
@@ -103,19 +102,19 @@ class BatchWriter(DataSourceArrowWriter):
         self._rows.put(messages, self._batch(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._rows.abandon(messages, self._batch(messages))
+        self._rows.abandon(messages)
 
     def _batch(self, messages: Sequence[WriterCommitMessage | None]) -> SinkBatch | None:
         sink_id, number = self.options.sink_id, self.options.batch_id
         if sink_id is None:
             return None
         query, run = _query_of(messages)
-        if query is None or number is None:
+        if query is None:
             return SinkBatch(f"job:{sink_id}", number or "")
-        if not number.isdecimal():
+        if number is None or not number.isdecimal():
             raise ConfigurationError(
-                f"batchId is {number!r}; in foreachBatch it is the number that the function is"
-                " given. Nothing was put"
+                "in foreachBatch a write with sinkId needs batchId too: the number that the"
+                " function is given. Nothing was put"
             )
         return SinkBatch(f"query:{sink_id}", number, query, run, in_sequence=True)
 
@@ -152,7 +151,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        self._rows.abandon(messages, self._batch(messages, batchId))
+        self._rows.abandon(messages)
 
     def _batch(self, messages: Sequence[WriterCommitMessage | None], number: int) -> SinkBatch:
         query, run = _query_of(messages)

@@ -29,7 +29,8 @@ OPEN = datetime(2200, 1, 1, tzinfo=UTC)
 """``until`` of a queue's newest row. Later than any event, and readers that count nanoseconds can
 still show it."""
 _MADE = datetime(1970, 1, 1, tzinfo=UTC)
-"""``until`` of a summary whose first event made the queue. Other summaries have null."""
+"""``until`` of a summary of events that configure the queue; the first of them may have made it.
+Other summaries have null."""
 
 
 # --- of some events -------------------------------------------------------------------------------
@@ -42,21 +43,32 @@ def with_counted(events: DataFrame) -> DataFrame:
     return events.join(f.broadcast(last), list(KEYS), "left")
 
 
-def moves() -> list[Column]:
-    """Aggregates: what the events of a minute moved, and their part in what was there before them.
+def before_it_was_counted() -> Column:
+    """Whether the event's part is in what was counted; null where nothing was."""
+    return f.col("seq") <= f.col("counted_seq")
+
+
+def what_was_counted() -> list[Column]:
+    """Aggregates: the counts, where the event that told them is among the events."""
+    told = f.col("seq") == f.col("counted_seq")
+    return [
+        f.max(f.when(told, f.col(f"counted.{state}"))).alias(f"{state}_told") for state in STATES
+    ]
+
+
+def moves() -> dict[str, Column]:
+    """What events of one shape moved, and their part in what was there before all the events.
 
     Added up over all minutes of a queue, the parts are the level before the first of the events:
     what was counted, less what had moved until then. They are null where nothing was counted.
     """
-    columns: list[Column] = []
+    found: dict[str, Column] = {}
     for state in STATES:
         net = f.col("n") * (_is("to_state", state) - _is("from_state", state))
-        until_then = f.when(f.col("seq") <= f.col("counted_seq"), -net).otherwise(0)
-        told = f.when(f.col("seq") == f.col("counted_seq"), f.col(f"counted.{state}")).otherwise(0)
-        known = f.when(f.col("counted_seq").isNotNull(), until_then + told)
-        columns += [f.sum(net).alias(f"{state}_net"), f.sum(known).alias(state)]
-    made = f.min(f.when(f.col("kind") == "configured", f.col("seq"))) == f.min("seq")
-    return [*columns, f.when(made, f.lit(_MADE)).alias("until")]
+        told = f.coalesce(f.col(f"{state}_told"), f.lit(0))
+        found[f"{state}_net"] = net
+        found[state] = f.when(f.col("before"), told - net).when(~f.col("before"), f.lit(0))
+    return found | {"until": f.when(f.col("kind") == "configured", f.lit(_MADE))}
 
 
 def _is(column: str, state: str) -> Column:
@@ -70,7 +82,9 @@ def moves_of_both() -> list[Column]:
     columns = [
         f.max(f.when(new, 1).otherwise(0)).alias("is_new"),
         f.max(f.when(new, 0).otherwise(1)).alias("is_old"),
-        f.max(f.col("until") == f.lit(_MADE)).alias("is_made"),
+        (
+            f.min(f.when(f.col("until") == f.lit(_MADE), f.col("first_seq"))) == f.min("first_seq")
+        ).alias("is_made"),
     ]
     for state in STATES:
         level, net = f.col(state), f.col(f"{state}_net")

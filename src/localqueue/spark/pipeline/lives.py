@@ -18,8 +18,11 @@ def ends_a_lease() -> Column:
 
 
 def failed() -> Column:
-    """Whether a lease that ended so is a failure: with an error, with its time, or for good."""
-    return f.col("error_type").isNotNull() | f.col("kind").isin(*_FAILURES)
+    """Whether a lease that ended so is a failure: with an error, with its time, or for good.
+
+    ``erred`` is whether there is an error.
+    """
+    return f.col("erred") | f.col("kind").isin(*_FAILURES)
 
 
 def waits_again() -> Column:

@@ -39,9 +39,7 @@ def rolled_up(rows: DataFrame, name: str, seconds: int) -> DataFrame:
     nets = [f.sum(f"{state}_net").alias(f"{state}_net") for state in LEVELS]
     peak = "backlog_peak" if "backlog_peak" in rows.columns else "backlog"
     spans = rows.groupBy("store", "queue", start_of_span(began, seconds).alias(name))
-    return with_quantiles(
-        spans.agg(*added_up(), *levels, *nets, f.max(peak).alias("backlog_peak"))
-    )
+    return with_quantiles(spans.agg(*added_up(), *levels, *nets, f.max(peak).alias("backlog_peak")))
 
 
 def added_up() -> list[Column]:

@@ -41,16 +41,12 @@ def limit_of(queue: str, limits: Mapping[str, float]) -> Column:
     return f.create_map(*(f.lit(each) for each in pairs))[f.col(queue)]
 
 
-def met_and_missed(ends_a_life: Column, was_leased: Column, limit: Column) -> tuple[Column, Column]:
-    """Aggregates over events: how many lives with a limit met it, and how many missed it."""
-    counts = ends_a_life & limit.isNotNull()
-    in_time = was_leased & (f.col("waited") <= limit)
-    judged = was_leased | ~f.col("kind").isin(*TAKEN_BACK)
-    n = f.col("n")
-    return (
-        f.sum(f.when(counts & in_time, n).otherwise(0)),
-        f.sum(f.when(counts & ~in_time & judged, n).otherwise(0)),
-    )
+def in_time(limit: Column) -> Column:
+    """Of an event that ends a life: whether the limit was met; null where it is neither."""
+    leased = f.col("from_state").eqNullSafe("inflight")
+    waited_in_time = f.coalesce(f.col("waited") <= limit, f.lit(False))
+    judged = leased | ~f.col("kind").isin(*TAKEN_BACK)
+    return f.when(limit.isNotNull() & judged, leased & waited_in_time)
 
 
 def with_burn_rate(rows: DataFrame, objective: float = 0.99) -> DataFrame:

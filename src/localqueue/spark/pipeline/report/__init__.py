@@ -7,8 +7,8 @@ second file. No session of Spark is started.
 from __future__ import annotations
 
 from localqueue.spark.pipeline.report.figures import Figures, figures_of
+from localqueue.spark.pipeline.report.lines import summary
 from localqueue.spark.pipeline.report.page import write_report
 from localqueue.spark.pipeline.report.slo import Slo
-from localqueue.spark.pipeline.report.summary import summary
 
 __all__ = ["Figures", "Slo", "figures_of", "summary", "write_report"]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from localqueue.spark.pipeline.report.crowds import Crowd
 from localqueue.spark.pipeline.report.reading import (
     Words,
     numbers,
@@ -88,7 +89,8 @@ def _series(name: str, window: Window, rows: pa.Table, limit: float) -> Series:
     one.runs = _durations(spans, numbers(rows["ran"], float("nan")), ended, window)
     ran = ended & ~np.isnan(leased_at)
     one.busy = np.diff(_spent(leased_at[ran], window.edges) - _spent(at[ran], window.edges))
-    one.workers, one.manned = _workers(words(rows["worker"]), np.fmin(at, leased_at), at, window)
+    one.crowds = _crowds(words(rows["worker"]), np.fmin(at, leased_at), at, window)
+    one.count_workers()
     one.backlog = _backlog(rows, spans, n, left, entered, kind, window)
     return one
 
@@ -125,19 +127,16 @@ def _spent(moments: Numbers, edges: Numbers) -> Numbers:
     return np.asarray(before * (edges - edges[0]) - sums[before], np.float64)
 
 
-def _workers(
-    workers: Words, began: Numbers, ended: Numbers, window: Window
-) -> tuple[Numbers, float]:
-    """How many are there in each span, from a worker's first event to its last; and how long."""
-    there, together = np.zeros(window.spans), 0.0
+def _crowds(workers: Words, began: Numbers, ended: Numbers, window: Window) -> list[Crowd]:
+    """A worker is there from its first event to its last."""
+    found: list[set[int | str]] = [set() for _ in range(window.spans)]
     for number, name in enumerate(workers.texts):
         here = workers.numbers == number
         if name is not None and here.any():
-            first, last = float(began[here].min()), float(ended[here].max())
-            spans = window.index(np.array([first, last]))
-            there[spans[0] : spans[1] + 1] += 1
-            together += last - max(first, window.start)
-    return there, together
+            first, last = window.index(np.array([began[here].min(), ended[here].max()]))
+            for span in range(first, last + 1):
+                found[span].add(name)
+    return [frozenset(crowd) for crowd in found]
 
 
 def _backlog(

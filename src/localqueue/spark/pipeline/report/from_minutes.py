@@ -6,6 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
+from localqueue.spark.pipeline.report.crowds import crowd_of
 from localqueue.spark.pipeline.report.reading import numbers, read_columns, seconds, words
 from localqueue.spark.pipeline.report.series import COUNTS, Series, carried_on
 from localqueue.spark.pipeline.report.sketches import Durations, together
@@ -15,7 +16,7 @@ from localqueue.spark.pipeline.table import Table
 
 MOMENT = "minute"
 _NUMBERS = (*COUNTS, "busy", "workers", "slo_met", "slo_missed")
-_OTHERS = ("store", "queue", MOMENT, "backlog", "wait_sketch", "run_sketch")
+_OTHERS = ("store", "queue", MOMENT, "backlog", "wait_sketch", "run_sketch", "worker_sketch")
 
 
 def series_of_minutes(
@@ -31,7 +32,7 @@ def series_of_minutes(
     spans = window.index(seconds(rows[MOMENT]))
     columns = {name: numbers(rows[name]) for name in _NUMBERS}
     backlog = numbers(rows["backlog"], float("nan"))
-    waits, runs = rows["wait_sketch"], rows["run_sketch"]
+    waits, runs, workers = rows["wait_sketch"], rows["run_sketch"], rows["worker_sketch"]
     found: dict[tuple[str, str], Series] = {}
     keys = stores.numbers * len(queues.texts) + queues.numbers
     for key in np.unique(keys):
@@ -43,13 +44,15 @@ def series_of_minutes(
             np.add.at(one.counts[name], at, columns[name][here])
         np.add.at(one.busy, at, columns["busy"][here])
         np.maximum.at(one.workers, at, columns["workers"][here])
-        one.manned = 60 * float(columns["workers"][here].sum())
         known = here[~np.isnan(backlog[here])]
         # In order of time, so that the last minute of a span stays.
         one.backlog[spans[known]] = backlog[known]
         one.backlog = carried_on(one.backlog)
         one.waits = _durations(waits.take(here).to_pylist(), at, window.spans)
         one.runs = _durations(runs.take(here).to_pylist(), at, window.spans)
+        for span, sketch in zip(at, workers.take(here).to_pylist(), strict=True):
+            one.crowds[span] |= crowd_of(sketch)
+        one.count_workers()
         if columns["slo_met"][here].any() or columns["slo_missed"][here].any():
             np.add.at(one.late, at, columns["slo_missed"][here])
             np.add.at(one.judged, at, (columns["slo_met"] + columns["slo_missed"])[here])

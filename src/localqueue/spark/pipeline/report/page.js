@@ -29,7 +29,7 @@
   // --- numbers at the pointer ---
   const digits = (value) => {
     if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
-    return value >= 10 ? value.toFixed(1) : String(Number(value.toFixed(2)));
+    return String(Number(value.toFixed(value >= 10 ? 1 : 2)));
   };
   const count = (value) => {
     for (const [size, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from localqueue.errors import InvalidArgument
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.location import named_after
 from localqueue.spark.pipeline.report import units
@@ -44,6 +45,8 @@ def write_report(
     The file is there as a whole or not at all. A lake without any tables gives a page as well,
     which says how to fill it. Answers with the figures that the page shows.
     """
+    if not Path(path).absolute().parent.is_dir():
+        raise InvalidArgument(f"there is no folder {Path(path).parent} for the report")
     lake = lake if isinstance(lake, Lake) else Lake(lake)
     figures = figures_of(lake, since=since, until=until, slo=slo)
     _replace(Path(path), page(figures))

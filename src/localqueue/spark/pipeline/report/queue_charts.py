@@ -113,9 +113,9 @@ def tiles_of(one: Series, slo: Slo) -> list[Tile]:
         Tile("wait p95", units.duration(wait[1]), _others(wait)),
         Tile("run p95", units.duration(run[1]), _others(run)),
         Tile(
-            "failed attempts",
+            "failed",
             units.percent(failures / attempts if attempts else None),
-            f"{units.count(failures)} of {units.count(attempts)}",
+            f"{units.count(failures)} of {units.count(attempts)} attempts",
         ),
         Tile(
             "dead letters",
@@ -126,15 +126,15 @@ def tiles_of(one: Series, slo: Slo) -> list[Tile]:
         Tile(
             "backlog", units.count(_last(one.backlog)), f"at most {units.count(_most(one.backlog))}"
         ),
-        Tile("busy", units.percent(one.utilisation), "of the time that workers were there"),
-        _kept_tile("in time", one.in_time, slo, "did not wait too long"),
-        _kept_tile("without loss", one.succeeded, slo, "of lives that ended"),
+        Tile("busy", units.percent(one.utilisation), "of the workers' time"),
+        _kept_tile("in time", one.in_time, slo, "of those judged"),
+        _kept_tile("without loss", one.succeeded, slo, "of all lives"),
     ]
 
 
 def _kept_tile(name: str, share: float | None, slo: Slo, about: str) -> Tile:
     mood = "" if share is None else "good" if share >= slo.target else "bad"
-    return Tile(name, units.percent(share), f"{about}; goal {units.percent(slo.target)}", mood)
+    return Tile(name, units.percent(share), f"{about}, goal {units.percent(slo.target)}", mood)
 
 
 def _quantiles(spans: list[Durations]) -> list[Curve]:

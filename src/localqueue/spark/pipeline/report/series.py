@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from localqueue.spark.pipeline.report.crowds import NOBODY, Crowd, united
 from localqueue.spark.pipeline.report.sketches import NONE, Durations, joined
 from localqueue.spark.pipeline.report.slo import Slo
 from localqueue.spark.pipeline.report.window import Window
@@ -47,8 +48,8 @@ class Series:
     """How many had a limit for their waiting time, and were leased or should have been."""
     late: Numbers
     """How many of these waited longer."""
-    manned: float = 0.0
-    """Seconds that workers were there, added up."""
+    crowds: list[Crowd] = field(default_factory=list)
+    """The workers of each span, as far as they are told apart."""
     waits: list[Durations] = field(default_factory=list)
     runs: list[Durations] = field(default_factory=list)
 
@@ -66,6 +67,7 @@ class Series:
             late=zeros.copy(),
             waits=[NONE] * window.spans,
             runs=[NONE] * window.spans,
+            crowds=[NOBODY] * window.spans,
         )
 
     @classmethod
@@ -78,15 +80,21 @@ class Series:
             whole.busy += each.busy
             whole.judged += each.judged
             whole.late += each.late
-            whole.manned += each.manned
-            # A worker may take from several queues; who counts it once for each is wrong upwards.
+            # A worker may take from several queues: not the sum.
             whole.workers = np.maximum(whole.workers, each.workers)
             known = ~np.isnan(each.backlog)
             whole.backlog[known] = np.nan_to_num(whole.backlog[known]) + each.backlog[known]
         for span in range(window.spans):
             whole.waits[span] = joined(each.waits[span] for each in several)
             whole.runs[span] = joined(each.runs[span] for each in several)
+            whole.crowds[span] = united(each.crowds[span] for each in several)
+        whole.count_workers()
         return whole
+
+    def count_workers(self) -> None:
+        """Those that are told apart, unless more are known of."""
+        told_apart = np.array([len(crowd) for crowd in self.crowds], np.float64)
+        self.workers = np.maximum(self.workers, told_apart)
 
     # --- what follows from the counts -------------------------------------------------------------
     def sum(self, *counts: str) -> int:
@@ -107,7 +115,8 @@ class Series:
     @property
     def utilisation(self) -> float | None:
         """How much of their time workers were busy; None when there were none."""
-        return min(1.0, float(self.busy.sum()) / self.manned) if self.manned else None
+        there = float(self.workers.sum()) * self.window.width
+        return min(1.0, float(self.busy.sum()) / there) if there else None
 
     @property
     def wait(self) -> Durations:

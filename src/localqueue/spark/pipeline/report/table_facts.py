@@ -10,11 +10,9 @@ from pyarrow.fs import FileSelector, FileType
 
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.lake_errors import lake_errors
+from localqueue.spark.pipeline.report.definitions import DEFINITIONS
 from localqueue.spark.pipeline.report.reading import rows_of, size_of
 from localqueue.spark.pipeline.table import Table
-
-ORDER = ("events", "attempts", "messages", "minutes", "errors", "quarantine", "gaps")
-"""As a batch comes to them; tables of others follow by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,12 @@ def facts_of(table: Table) -> TableFacts:
 
 def tables_of(lake: Lake) -> list[TableFacts]:
     """All tables of the lake; none when there is no lake."""
-    found = [table for name in _folders(lake) if (table := lake.table(name)) is not None]
+    found = [table for name in table_names(lake) if (table := lake.table(name)) is not None]
     return [facts_of(table) for table in found]
 
 
-def _folders(lake: Lake) -> list[str]:
+def table_names(lake: Lake) -> list[str]:
+    """The names of its tables, and of folders that may be some."""
     if lake.location.is_local:
         folder = Path(lake.location.uri)
         names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
@@ -60,7 +59,7 @@ def _folders(lake: Lake) -> list[str]:
                 FileSelector("", allow_not_found=True)
             )
         names = [each.base_name for each in inside if each.type == FileType.Directory]
-    known = {name: rank for rank, name in enumerate(ORDER)}
+    known = {definition.name: rank for rank, definition in enumerate(DEFINITIONS)}
     visible = [name for name in names if not name.startswith(("_", "."))]
     return sorted(visible, key=lambda name: (known.get(name, len(known)), name))
 

@@ -15,7 +15,8 @@ def _digits(value: float) -> str:
     """Up to three digits that count."""
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
+    text = f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return text.rstrip("0").rstrip(".")
 
 
 def count(value: float | None) -> str:

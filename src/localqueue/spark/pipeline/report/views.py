@@ -1,0 +1,31 @@
+"""The tables of a lake as temporary views of a session, for SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.minutes import MINUTES
+from localqueue.spark.pipeline.read_table import read_table
+from localqueue.spark.pipeline.report.table_facts import table_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_views(spark: SparkSession, lake: Lake) -> list[str]:
+    """A view for each table, at the version that it has now, and ``hours`` and ``days``."""
+    from localqueue.spark.pipeline import rollups
+
+    made = []
+    for name in table_names(lake):
+        table = lake.table(name)
+        if table is not None:
+            read_table(spark, table).createOrReplaceTempView(name)
+            made.append(name)
+    if MINUTES.name in made:
+        minutes = spark.table(MINUTES.name)
+        rollups.hours(minutes).createOrReplaceTempView("hours")
+        rollups.days(minutes).createOrReplaceTempView("days")
+        made += ["hours", "days"]
+    return made

@@ -119,7 +119,7 @@ def test_figures_are_the_sums_and_quantiles_of_the_minutes(lake: Lake) -> None:
 
 
 def test_a_limit_that_the_pipeline_knows_is_stronger_than_that_of_the_report(lake: Lake) -> None:
-    judged = {"slo_met": 8, "slo_missed": 2, "slo_limit": 0.5}
+    judged: dict[str, Any] = {"slo_met": 8, "slo_missed": 2, "slo_limit": 0.5}
     fill(lake, MINUTES, [minute(0, waits=[1]), minute(45, waits=[1], **judged)])
 
     assert overall(figures_of(lake, slo=Slo(wait=10.0))).in_time == 0.8
@@ -149,7 +149,7 @@ def test_the_same_worker_in_two_queues_is_one(lake: Lake) -> None:
 def test_a_short_time_is_shown_by_the_second_and_says_what_its_minutes_say(
     spark: SparkSession, url: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queues = [PersistentQueue(name, store=url) for name in ("jobs", "mails")]
+    queues = [PersistentQueue[Any](name, store=url) for name in ("jobs", "mails")]
     for queue in queues:
         queue.put_many(range(30))
         for n, message in enumerate(queue.get_messages(25, leased_by=f"w{n_of(queue)}")):

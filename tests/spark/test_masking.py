@@ -15,6 +15,7 @@ from localqueue.stores.open import open_store
 
 URL = "postgresql://ada:s3cr3t%21@db.example/jobs"
 MEANT = "s3cr3t!"
+KEY = "t0pk3y"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,9 @@ class Reader:
     def partitions(self) -> list[int]:
         raise ValueError(self.options.url)
 
+    def stage(self) -> None:
+        raise OSError(f"ada may not write with the key {KEY}")
+
     def read(self, partition: int) -> Iterator[int]:
         yield partition
         raise ValueError(self.options.url)
@@ -156,6 +160,15 @@ def test_a_reader_shows_no_password_wherever_it_fails() -> None:
         with pytest.raises(ValueError, match="ada") as caught:
             fail()
         assert "s3cr3t" not in shown(caught.value)
+
+
+def test_a_writer_shows_no_password_of_its_staging_directory() -> None:
+    writer = Reader(Options(url=URL, staging_directory=f"s3://ada:{KEY}@bucket/folder"))
+
+    with pytest.raises(OSError, match="ada may not write") as caught:
+        writer.stage()
+
+    assert KEY not in shown(caught.value)
 
 
 def shown(error: BaseException) -> str:

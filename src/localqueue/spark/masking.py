@@ -1,4 +1,4 @@
-"""No error that leaves a reader or a writer carries a password of its store's URL.
+"""No error that leaves a reader or a writer carries a password of the URLs in its options.
 
 Spark writes what a data source raises into its logs, its event log, the query's exception and the
 web page of the query. What we raise ourselves shows URLs masked; but a driver's error may hold the
@@ -44,9 +44,9 @@ def hiding(*urls: str) -> Iterator[None]:
 def without_secrets(cls: _Class) -> _Class:
     """A class decorator: ``hiding`` around every public method and the constructor.
 
-    For readers and writers, whose methods Spark calls in several processes. The URL is that of the
-    ``Options`` that the object has or is called with. An iterator that a method returns is watched
-    as well, while it runs.
+    For readers and writers, whose methods Spark calls in several processes. The URLs are those of
+    the ``Options`` that the object has or is called with: the store's and the staging directory's.
+    An iterator that a method returns is watched as well, while it runs.
     """
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
@@ -77,8 +77,10 @@ def _urls_in(values: Iterable[object]) -> Iterator[str]:
     for value in values:
         if isinstance(value, Options):
             yield value.url
-        elif isinstance(value, Mapping) and isinstance(value.get("url"), str):
-            yield value["url"]
+            yield value.staging_directory or ""
+        elif isinstance(value, Mapping):
+            found = (value.get(name) for name in ("url", "stagingDirectory"))
+            yield from (url for url in found if isinstance(url, str))
 
 
 def _hidden(error: BaseException, secrets: frozenset[str], seen: set[int]) -> BaseException:

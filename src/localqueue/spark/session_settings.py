@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +37,10 @@ def set_up(wanted: Mapping[str, str]) -> dict[str, str]:
         # The default one starts a process for each file on a local disk, twice in every batch of a
         # query: 300 ms instead of 70. Both write beside the file and rename.
         settings.setdefault("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINT_FILES)
+        if hasattr(socket, "AF_UNIX"):
+            # Rows go between Spark and Python by files in the temporary folder instead of TCP: a
+            # read takes a quarter less of Python's time.
+            settings.setdefault("spark.python.unix.domain.socket.enabled", "true")
     if "spark.log.level" not in wanted and not os.environ.get("SPARK_CONF_DIR"):
         # spark.log.level acts when Spark has started, and is announced; this, from the start.
         java = f"{_quiet()} {wanted.get('spark.driver.extraJavaOptions', '')}"

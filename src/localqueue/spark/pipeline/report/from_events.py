@@ -6,7 +6,8 @@ What is counted is what ``minutes`` counts; see there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
@@ -49,28 +50,82 @@ def series_of_events(
     until: datetime | None,
 ) -> dict[tuple[str, str], Series]:
     """A series for each store and queue; ``limits`` are how long its messages may wait."""
-    rows = read_columns(events, _COLUMNS, MOMENT, since, until)
+    rows = _Rows.of(read_columns(events, _COLUMNS, MOMENT, since, until))
     found: dict[tuple[str, str], Series] = {}
-    for store in pc.unique(rows["store"]).to_pylist():
-        for queue in pc.unique(rows["queue"]).to_pylist():
-            here = pc.and_(pc.equal(rows["store"], store), pc.equal(rows["queue"], queue))
-            some = rows.filter(here)
-            if some.num_rows:
-                # Of one shard the order is that of its journal; times may be equal.
-                ordered = some.sort_by([("shard", "ascending"), ("seq", "ascending")])
-                found[store, queue] = _series(queue, window, ordered, limits.get(queue, slo.wait))
+    for store, queue, some in rows.by_queue():
+        found[store, queue] = _series(queue, window, some, limits.get(queue, slo.wait))
     return found
 
 
-def _series(name: str, window: Window, rows: pa.Table, limit: float) -> Series:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Columns of events, as arrays."""
+
+    store: Words
+    queue: Words
+    order: npt.NDArray[np.int64]
+    """In the order of the journals: by shard and seq. Times may be equal."""
+    at: Numbers
+    kind: Words
+    left: Words
+    entered: Words
+    n: Numbers
+    has_error: Mask
+    leased_at: Numbers
+    waited: Numbers
+    ran: Numbers
+    worker: Words
+    counted: Numbers
+    """What waited, as the store had counted it; NaN where the event is no count."""
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> _Rows:
+        unknown = float("nan")
+        seq, shard = numbers(rows["seq"]), words(rows["shard"])
+        return cls(
+            store=words(rows["store"]),
+            queue=words(rows["queue"]),
+            order=np.lexsort((seq, shard.numbers)),
+            at=seconds(rows[MOMENT]),
+            kind=words(rows["kind"]),
+            left=words(rows["from_state"]),
+            entered=words(rows["to_state"]),
+            n=numbers(rows["n"], 1.0),
+            has_error=np.asarray(pc.is_valid(rows["error_type"]), np.bool_),
+            leased_at=seconds(rows["leased_at"]),
+            waited=numbers(rows["waited"], unknown),
+            ran=numbers(rows["ran"], unknown),
+            worker=words(rows["worker"]),
+            counted=_counted(rows),
+        )
+
+    def by_queue(self) -> Iterator[tuple[str, str, _Rows]]:
+        """The rows of each store and queue, in order."""
+        keys = (self.store.numbers * len(self.queue.texts) + self.queue.numbers)[self.order]
+        grouped = np.argsort(keys, kind="stable")
+        found, firsts = np.unique(keys[grouped], return_index=True)
+        for key, first, last in zip(found, firsts, [*firsts[1:], len(keys)], strict=True):
+            store, queue = divmod(int(key), len(self.queue.texts))
+            chosen = self.order[grouped[first:last]]
+            some = {name: getattr(self, name)[chosen] for name in self.__slots__}
+            yield str(self.store.texts[store]), str(self.queue.texts[queue]), _Rows(**some)
+
+
+def _counted(rows: pa.Table) -> Numbers:
+    found = np.full(rows.num_rows, np.nan)
+    for index in np.flatnonzero(np.asarray(pc.fill_null(pc.equal(rows["kind"], "counted"), False))):
+        counts = json.loads(rows["detail"][int(index)].as_py() or "null")
+        if counts is not None:
+            found[index] = sum(counts.get(state, 0) for state in WAITING)
+    return found
+
+
+def _series(name: str, window: Window, rows: _Rows, limit: float) -> Series:
     one = Series.empty(name, window)
-    at, n = seconds(rows[MOMENT]), numbers(rows["n"], 1.0)
-    spans = window.index(at)
-    kind, left, entered = words(rows["kind"]), words(rows["from_state"]), words(rows["to_state"])
-    waited, leased_at = numbers(rows["waited"], float("nan")), seconds(rows["leased_at"])
-    ended = left.among("inflight") & ~entered.among("inflight")
-    failed = ended & (kind.among(*FAILURES) | np.asarray(pc.is_valid(rows["error_type"])))
-    lives = _ends_a_life(kind, left, entered)
+    spans, kind, entered = window.index(rows.at), rows.kind, rows.entered
+    ended = rows.left.among("inflight") & ~entered.among("inflight")
+    failed = ended & (kind.among(*FAILURES) | rows.has_error)
+    lives = _ends_a_life(kind, rows.left, entered)
     counted: dict[str, Mask] = {
         **{text: kind.among(text) for text in ("enqueued", "leased", "acked", "requeued")},
         **{text: kind.among(text) for text in ("expired", "dropped")},
@@ -81,17 +136,18 @@ def _series(name: str, window: Window, rows: pa.Table, limit: float) -> Series:
         "lives": lives,
     }
     for count, which in counted.items():
-        one.counts[count] = _sums(spans, n, which, window)
+        one.counts[count] = _sums(spans, rows.n, which, window)
     judged = lives & (ended | ~kind.among(*TAKEN_BACK))
-    one.judged = _sums(spans, n, judged, window)
-    one.late = _sums(spans, n, judged & ~(ended & (waited <= limit)), window)
-    one.waits = _durations(spans, waited, ended, window)
-    one.runs = _durations(spans, numbers(rows["ran"], float("nan")), ended, window)
-    ran = ended & ~np.isnan(leased_at)
-    one.busy = np.diff(_spent(leased_at[ran], window.edges) - _spent(at[ran], window.edges))
-    one.crowds = _crowds(words(rows["worker"]), np.fmin(at, leased_at), at, window)
+    one.judged = _sums(spans, rows.n, judged, window)
+    one.late = _sums(spans, rows.n, judged & ~(ended & (rows.waited <= limit)), window)
+    one.waits = _durations(spans, rows.waited, ended, window)
+    one.runs = _durations(spans, rows.ran, ended, window)
+    ran = ended & ~np.isnan(rows.leased_at)
+    began, end = _spent(rows.leased_at[ran], window.edges), _spent(rows.at[ran], window.edges)
+    one.busy = np.diff(began - end)
+    one.crowds = _crowds(rows.worker, np.fmin(rows.at, rows.leased_at), rows.at, window)
     one.count_workers()
-    one.backlog = _backlog(rows, spans, n, left, entered, kind, window)
+    one.backlog = _backlog(rows, spans, window)
     return one
 
 
@@ -129,35 +185,29 @@ def _spent(moments: Numbers, edges: Numbers) -> Numbers:
 
 def _crowds(workers: Words, began: Numbers, ended: Numbers, window: Window) -> list[Crowd]:
     """A worker is there from its first event to its last."""
+    first = np.full(len(workers.texts), np.inf)
+    last = np.full(len(workers.texts), -np.inf)
+    np.minimum.at(first, workers.numbers, began)
+    np.maximum.at(last, workers.numbers, ended)
     found: list[set[int | str]] = [set() for _ in range(window.spans)]
-    for number, name in enumerate(workers.texts):
-        here = workers.numbers == number
-        if name is not None and here.any():
-            first, last = window.index(np.array([began[here].min(), ended[here].max()]))
-            for span in range(first, last + 1):
+    for name, came, went in zip(workers.texts, first, last, strict=True):
+        if name is not None and came <= went:
+            begin, end = window.index(np.array([came, went]))
+            for span in range(begin, end + 1):
                 found[span].add(name)
     return [frozenset(crowd) for crowd in found]
 
 
-def _backlog(
-    rows: pa.Table,
-    spans: Spans,
-    n: Numbers,
-    left: Words,
-    entered: Words,
-    kind: Words,
-    window: Window,
-) -> Numbers:
+def _backlog(rows: _Rows, spans: Spans, window: Window) -> Numbers:
     """How many messages wait at the end of each span.
 
     What the events add and take, from the number that a ``counted`` event knows, if there is one;
     otherwise from nothing, as at the beginning of a journal.
     """
-    change = n * (entered.among(*WAITING).astype(int) - left.among(*WAITING).astype(int))
-    waiting = np.cumsum(change)
-    for index in np.flatnonzero(kind.among("counted"))[-1:]:
-        counted = json.loads(rows["detail"][int(index)].as_py() or "{}")
-        waiting += sum(counted.get(state, 0) for state in WAITING) - waiting[index]
+    entering, leaving = rows.entered.among(*WAITING), rows.left.among(*WAITING)
+    waiting = np.cumsum(rows.n * (entering.astype(int) - leaving.astype(int)))
+    for index in np.flatnonzero(~np.isnan(rows.counted))[-1:]:
+        waiting += rows.counted[index] - waiting[index]
     # Without any count the journal may have begun before the window: nothing is below zero.
     waiting -= min(0.0, float(waiting.min(initial=0.0)))
     found = np.full(window.spans, np.nan)

@@ -100,7 +100,12 @@ class Words:
     def among(self, *texts: str | None) -> npt.NDArray[np.bool_]:
         """The rows that have one of these."""
         wanted = [n for n, text in enumerate(self.texts) if text in texts]
-        return np.isin(self.numbers, wanted)
+        found = np.zeros(len(self.texts) + 1, np.bool_)
+        found[wanted] = True
+        return found[self.numbers]
+
+    def __getitem__(self, rows: slice | npt.NDArray[np.int64]) -> Words:
+        return Words(self.numbers[rows], self.texts)
 
 
 def words(column: pa.ChunkedArray) -> Words:

@@ -96,13 +96,13 @@ class Source(LocalQueueSource):
         return StructType([StructField("n", IntegerType())])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return Reader(self._parsed())
+        return Reader(Options.parse(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(self._parsed())
+        return StreamReader(Options.parse(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return Writer(self._parsed())
+        return Writer(Options.parse(self.options))
 
 
 def show(what: Callable[[], Any]) -> None:

@@ -159,7 +159,7 @@ def test_a_worker_beside_it_takes_other_messages_and_a_second_query_none(
     assert sorted(worked + taken) == list(range(100))
 
     stream.checkpoint = tmp_path / "another"
-    with pytest.raises(StreamingQueryException, match="'nightly' is consumed by another query"):
+    with pytest.raises(StreamingQueryException, match="'nightly' belongs to another query"):
         stream.run(Batches())
 
 

@@ -18,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from localqueue import PersistentQueue
 from localqueue.spark.leadership import leader_file
+from localqueue.spark.leased_stream import liveness_of
 from localqueue.stores.open import open_store
 from tests.spark.clusters import Server
 from tests.spark.lease_mode_program import start
@@ -47,7 +48,7 @@ def in_the_sink(folder: Path, queue: PersistentQueue[int]) -> list[int]:
 
 def in_the_queue(url: str, queue: PersistentQueue[int]) -> set[int]:
     with closing(open_store(url)) as store:
-        held = store.leased_under(f"copy of {queue.name}", queue.name)
+        held = store.leased_under(liveness_of(f"copy of {queue.name}", queue.name), queue.name)
         waiting = store.peek(queue.name, len(EVERYTHING), now=0.0)
     return {int(message.body) for message in (*held, *waiting)}
 

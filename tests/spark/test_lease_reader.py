@@ -14,13 +14,20 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from localqueue import OrderingKeys, PersistentQueue
-from localqueue.errors import ConfigurationError, JournalForeign, StoreMissing
-from localqueue.spark import leadership
+from localqueue.errors import (
+    ConfigurationError,
+    DamagedMessage,
+    JournalForeign,
+    StoreMissing,
+)
+from localqueue.spark import leadership, leased_rows, message_columns
 from localqueue.spark.lease_reader import LeaseStreamReader
+from localqueue.spark.leased_stream import liveness_of
 from localqueue.spark.options import Options
 from localqueue.spark.schema import spark_schema
 from localqueue.spark.stream_reader import JournalStreamReader
 from localqueue.stores.open import open_store
+from localqueue.stores.protocol import Put
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 Start = Callable[..., LeaseStreamReader]
@@ -117,7 +124,7 @@ def test_the_same_batch_comes_again_without_what_belongs_to_someone_else_by_then
 
     assert batch(again, first, second) == [0, 1, 2]
     with closing(open_store(url)) as store:
-        _, lost, _ = store.leased_under("nightly", "jobs")
+        _, lost, _ = store.leased_under(liveness_of("nightly", "jobs"), "jobs")
     jobs.release(lost.id)
     theirs = jobs.get_message()
     assert batch(again, first, second) == [0, 2]
@@ -147,13 +154,16 @@ def test_an_operator_gives_the_messages_of_a_stream_back_that_will_not_come_agai
     reader.stop()
 
     with closing(open_store(url)) as store:
-        store.end_leases_of("nightly", (), now=0.0)
+        store.end_leases_of(liveness_of("nightly", "jobs"), (), now=0.0)
 
     assert [jobs.get() for _ in range(3)] == [0, 1, 2]
 
 
 def test_what_was_damaged_while_it_was_held_is_a_dead_letter_and_in_no_batch(
-    jobs: PersistentQueue[Any], start: Start, store_path: Path
+    jobs: PersistentQueue[Any],
+    start: Start,
+    store_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     jobs.put_many(["first", "second"])
     reader = start()
@@ -166,6 +176,25 @@ def test_what_was_damaged_while_it_was_held_is_a_dead_letter_and_in_no_batch(
     reader.latestOffset(second, ALL)
 
     assert (jobs.stats().dead, jobs.stats().total) == (1, 1)
+    assert "lost their lease" not in caplog.text
+
+
+def test_what_is_no_text_is_an_error_or_null_as_the_mode_says(
+    jobs: PersistentQueue[Any], start: Start
+) -> None:
+    jobs.store.enqueue_many([Put("jobs", b"\xff")], now=1.0)
+    reader = start(mode="PERMISSIVE")
+    first = reader.initialOffset()
+    second = reader.latestOffset(first, ALL)
+    [part] = reader.partitions(first, second)
+
+    assert [batch.to_pylist() for batch in reader.read(part)] == [[{"value": None}]]
+    with pytest.raises(DamagedMessage, match="is not text"):
+        start(mode="FAILFAST").partitions(first, second)
+
+
+def test_leased_messages_have_every_column_that_messages_have() -> None:
+    assert list(leased_rows._COLUMNS) == list(message_columns.COLUMNS)
 
 
 def test_leases_that_never_reached_the_offset_log_are_in_the_next_batch(
@@ -287,6 +316,22 @@ def test_a_checkpoint_of_another_stream_is_refused_and_acknowledges_nothing(
     with pytest.raises(JournalForeign, match="lease mode never wrote"):
         again.latestOffset({name: end[name] for name in ("store", "0")}, ALL)
     assert jobs.stats().inflight == 4
+
+
+def test_a_checkpoint_of_another_queue_is_refused_and_acknowledges_nothing(
+    url: str, jobs: PersistentQueue[Any], start: Start
+) -> None:
+    jobs.put("held, and in no sink")
+    before = start()
+    before.latestOffset(before.initialOffset(), ALL)
+    with PersistentQueue[Any]("others", store=url) as others:
+        others.put("in the sink")
+        reader = start(queue="others")
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+
+        with pytest.raises(JournalForeign, match="of queue 'others', and this one is of 'jobs'"):
+            start().latestOffset(end, ALL)
+    assert jobs.stats().inflight == 1
 
 
 def test_a_stream_of_the_journal_refuses_a_checkpoint_of_lease_mode(

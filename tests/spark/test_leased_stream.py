@@ -20,7 +20,7 @@ from localqueue.errors import ConfigurationError, StoreBusy
 from localqueue.spark import leadership
 from localqueue.spark.leadership import Leadership
 from localqueue.spark.lease_heartbeat import LeaseHeartbeat
-from localqueue.spark.leased_stream import LeasedStream
+from localqueue.spark.leased_stream import LeasedStream, liveness_of
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.open import open_store
 
@@ -43,8 +43,10 @@ def open_stream(url: str) -> Iterator[Open]:
     """Streams that are closed with the test."""
     opened: list[LeasedStream] = []
 
-    def open_one(name: str = "nightly", timeout: float = 600.0) -> LeasedStream:
-        opened.append(LeasedStream(open_store(url), "jobs", name, timeout))
+    def open_one(
+        name: str = "nightly", timeout: float = 600.0, queue: str = "jobs"
+    ) -> LeasedStream:
+        opened.append(LeasedStream(open_store(url), queue, name, timeout))
         return opened[-1]
 
     yield open_one
@@ -59,7 +61,7 @@ def values(stream: LeasedStream, after: int = 0) -> list[int]:
 def end_all_leases(url: str) -> None:
     """As an operator does."""
     with closing(open_store(url)) as store:
-        assert store.end_leases_of("nightly", (), now=0.0) == 1
+        assert store.end_leases_of(liveness_of("nightly", "jobs"), (), now=0.0) == 1
 
 
 def test_it_holds_what_it_leased_until_it_acknowledges_that(
@@ -115,7 +117,7 @@ def test_a_message_whose_lease_was_lost_belongs_to_someone_else(
     stream = open_stream()
     stream.lease(2)
     with closing(open_store(url)) as store:
-        first, _ = store.leased_under("nightly", "jobs")
+        first, _ = store.leased_under(liveness_of("nightly", "jobs"), "jobs")
         assert jobs.release(first.id)
     theirs = jobs.get_message()
 
@@ -153,6 +155,22 @@ def test_its_leases_are_extended_while_it_lives(
     # For longer than a lease lasts.
     with pytest.raises(Empty):
         jobs.get(timeout=1.0)
+
+
+def test_what_it_held_of_another_queue_comes_back_by_itself(
+    jobs: PersistentQueue[int], open_stream: Open, url: str
+) -> None:
+    jobs.put(1)
+    stream = open_stream(timeout=0.3)
+    stream.lease(1)
+    stream.close()
+
+    with PersistentQueue[int]("others", store=url) as others:
+        others.put(2)
+        open_stream(timeout=0.3, queue="others").lease(1)
+
+        assert jobs.get(timeout=10) == 1
+        assert others.qsize() == 0
 
 
 def test_a_second_stream_of_its_name_is_refused_while_it_lives(
@@ -233,7 +251,7 @@ class BusyAtFirst(MemoryQueueStore):
     def extend_of(self, liveness: str, *, timeout: float, now: Now) -> int:
         self.asked += 1
         if self.asked == 1:
-            raise StoreBusy("somebody holds the lock")
+            raise StoreBusy("somebody holds the lock of postgresql://anna:hunter2@host/db")
         self.extended.set()
         return super().extend_of(liveness, timeout=timeout, now=now)
 
@@ -249,3 +267,4 @@ def test_an_extension_that_went_wrong_is_tried_again_before_the_leases_end(
 
     heartbeat.close()
     assert "somebody holds the lock" in caplog.text
+    assert "hunter2" not in caplog.text

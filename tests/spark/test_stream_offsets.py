@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -26,8 +26,8 @@ from localqueue.errors import (
     JournalTrimmed,
     StoreMissing,
 )
-from localqueue.policies import Journal
-from localqueue.spark import stream_reader
+from localqueue.policies import Journal, PublishSubscribeRouting, StaticFanoutSubscriptions
+from localqueue.spark import leadership, stream_reader
 from localqueue.spark.options import Options
 from localqueue.spark.schema import spark_schema
 from localqueue.spark.stream_reader import JournalStreamReader
@@ -54,6 +54,7 @@ class Stream:
 
     def killed(self, **options: str) -> Stream:
         """The same query again, in a new process, perhaps with other options."""
+        self.reader.stop()
         self._given |= options
         self.reader = self._made()
         return self
@@ -84,6 +85,11 @@ class Stream:
         rows = self.rows(*planned)
         self.committed = json.loads(json.dumps(planned[1]))
         return rows
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "PATIENCE", 0.0)
 
 
 @pytest.fixture
@@ -405,6 +411,46 @@ def test_events_that_go_while_a_task_reads_are_a_loss(
         list(stream.reader.read(task))
 
 
+def test_events_that_go_after_they_were_read_are_no_loss(
+    url: str, short: PersistentQueue[Any]
+) -> None:
+    short.put_many(range(10))
+    stream = Stream(url, queue="short", content="journal")
+    planned = stream.plan()
+    assert planned is not None
+    [task] = stream.reader.partitions(*planned)
+    batches = stream.reader.read(task)
+    first = next(batches)
+
+    write_much(short)
+
+    rows = first.num_rows + sum(batch.num_rows for batch in batches)
+    assert rows == planned[1]["0"] - planned[0]["0"]
+
+
+@pytest.mark.parametrize("content", ["messages", "dead_letters"])
+def test_a_stream_says_when_messages_may_wait_that_it_does_not_have(
+    url: str,
+    jobs: PersistentQueue[Any],
+    short: PersistentQueue[Any],
+    caplog: pytest.LogCaptureFixture,
+    content: str,
+) -> None:
+    jobs.put("a")
+    write_much(short)
+
+    Stream(url, queue="jobs", content=content).start()
+    Stream(url, queue="short", content="journal").start()
+    Stream(url, queue="short", content=content, startingOffsets="latest").start()
+    assert "was trimmed" not in caplog.text
+
+    stream = Stream(url, queue="jobs,short", content=content)
+    stream.start()
+    stream.start()
+
+    assert caplog.text.count("the journal of queue 'short' was trimmed: messages that came") == 1
+
+
 def test_without_fail_on_data_loss_the_gap_is_logged_and_the_stream_goes_on(
     url: str, short: PersistentQueue[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -558,6 +604,50 @@ def test_a_queue_without_a_journal_needs_a_consumer_group(url: str, store_path: 
         assert len(stream.batch()) == TRIMS
 
 
+@pytest.mark.parametrize("mode", ["cursor", "hybrid"])
+def test_messages_that_stand_in_a_topics_log_are_not_left_out_in_silence(
+    url: str,
+    store_path: Path,
+    jobs: PersistentQueue[Any],
+    caplog: pytest.LogCaptureFixture,
+    mode: Literal["cursor", "hybrid"],
+) -> None:
+    jobs.put("a")
+    with PersistentQueue[Any](
+        "news",
+        store_path=store_path,
+        routing_policy=PublishSubscribeRouting(fanout_mode=mode),
+        subscription_policy=StaticFanoutSubscriptions(["web"]),
+    ) as news:
+        news.put("b")
+
+    for queue in ("news", "news.web", "jobs,news.web"):
+        with pytest.raises(ConfigurationError, match=r"news.*content=journal.*lease=true"):
+            Stream(url, queue=queue).start()
+    assert "published" in [
+        row["kind"] for row in Stream(url, queue="news", content="journal").batch()
+    ]
+    assert Stream(url, queue="news.web", content="dead_letters").plan() is None
+    assert "'news" not in caplog.text
+
+    assert values(Stream(url).batch()) == ["a"]
+    assert "queue 'news', queue 'news.web' stand in a topic's log" in caplog.text
+
+
+def test_the_messages_of_subscribers_that_have_copies_are_in_a_stream(
+    url: str, store_path: Path
+) -> None:
+    with PersistentQueue[Any](
+        "news",
+        store_path=store_path,
+        routing_policy=PublishSubscribeRouting(),
+        subscription_policy=StaticFanoutSubscriptions(["web"]),
+    ) as news:
+        news.put("b")
+
+    assert values(Stream(url, queue="news.web").batch()) == ["b"]
+
+
 def test_values_that_may_be_null_later_are_said_once(
     url: str, store_path: Path, jobs: PersistentQueue[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -648,6 +738,7 @@ def test_a_lost_checkpoint_is_an_error_that_says_how_to_go_on(
     stream = Stream(url, queue="jobs", consumerGroup="archive")
     stream.batch()
     stream.plan()
+    stream.reader.stop()
     position = stands(jobs)
     jobs.put("not read")
 
@@ -669,10 +760,43 @@ def test_a_place_that_was_named_once_is_no_answer_to_the_next_lost_checkpoint(
     stream = Stream(url, **options)
     stream.batch()
     stream.plan()
+    stream.reader.stop()
 
+    again = Stream(url, **options)
     with pytest.raises(ConfigurationError, match="has no checkpoint"):
-        Stream(url, **options).start()
-    assert values(Stream(url, **options | {"startingOffsets": '{"0": 1}'}).batch()) == ["a"]
+        again.start()
+    assert values(again.killed(startingOffsets='{"0": 1}').batch()) == ["a"]
+
+
+def test_a_group_belongs_to_one_query_until_that_is_gone(
+    url: str, jobs: PersistentQueue[Any]
+) -> None:
+    jobs.put("a")
+    stream = Stream(url, queue="jobs", consumerGroup="archive")
+    stream.batch()
+    stream.plan()
+    position = stands(jobs)
+    second = Stream(url, queue="jobs", consumerGroup="archive", startingOffsets='{"0": 0}')
+
+    with pytest.raises(ConfigurationError, match=f"'archive' belongs .*process {os.getpid()}"):
+        second.start()
+    assert stands(jobs) == position
+    assert values(Stream(url, queue="jobs", consumerGroup="other").batch()) == ["a"]
+
+    stream.reader.stop()
+    assert values(second.batch()) == ["a"]
+
+
+def test_a_second_query_of_a_group_cannot_replay_a_batch_either(
+    url: str, jobs: PersistentQueue[Any]
+) -> None:
+    jobs.put("a")
+    stream = Stream(url, queue="jobs", consumerGroup="archive")
+    planned = stream.plan()
+    assert planned is not None
+
+    with pytest.raises(ConfigurationError, match="belongs to another query"):
+        Stream(url, queue="jobs", consumerGroup="archive").rows(*planned)
 
 
 def test_a_group_that_was_dropped_is_registered_again(url: str, jobs: PersistentQueue[Any]) -> None:

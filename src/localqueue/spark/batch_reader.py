@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from localqueue.errors import ConfigurationError, JournalTrimmed
+from localqueue.errors import ConfigurationError
+from localqueue.spark.kept import KeptTask, check_kept
 from localqueue.spark.masking import without_secrets
 from localqueue.spark.offsets import ending_seq, starting_seq, takes_what_is_kept
 from localqueue.spark.options import Options
-from localqueue.spark.scan import ReadTask, Source, open_source, read_task
+from localqueue.spark.scan import Source, open_source, read_task
 from localqueue.spark.schema import payload_fields
 
 if TYPE_CHECKING:
@@ -43,32 +44,26 @@ class BatchReader(DataSourceReader):
             return source.plan_messages()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; JournalTrimmed when events may have gone since it was planned."""
+        if isinstance(partition, KeptTask):
+            return partition.read(self._options, self._schema)
         return read_task(partition)
 
-    def _journal(self, source: Source) -> list[ReadTask]:
+    def _journal(self, source: Source) -> list[KeptTask]:
         after = starting_seq(self._options, source)
         upto = ending_seq(self._options, source, source.journal_end())
-        gone = {name: seq for name, seq in source.trims().items() if seq > after}
-        if gone and self._options.fail_on_data_loss and not takes_what_is_kept(self._options):
-            raise JournalTrimmed(
-                f"events after position {after} are gone: the journal was trimmed, of"
-                f" {', '.join(f'{name!r} up to {seq}' for name, seq in sorted(gone.items()))}."
-                " With failOnDataLoss=false the rest is read"
-            )
-        return source.plan_journal(after, upto)
+        known = source.trims() if takes_what_is_kept(self._options) else {}
+        tasks = source.plan_journal(after, upto)
+        # Now that it is planned: what goes after this is seen by the tasks.
+        gone = check_kept(self._options, source, after, known)
+        return [KeptTask(task, gone) for task in tasks]
 
 
 def _refuse_what_is_for_streams(options: Options) -> None:
     """What would be left out in silence."""
     if options.lease:
         raise ConfigurationError("lease mode is a stream; use readStream, or leave out lease")
-    is_cut = (
-        options.starting_offsets != "earliest"
-        or options.ending_offsets != "latest"
-        or options.starting_timestamp is not None
-        or options.ending_timestamp is not None
-    )
-    if is_cut and options.content != "journal":
+    if options.is_cut and options.content != "journal":
         raise ConfigurationError(
             f"{options.content} are read as they are now; offsets and timestamps to start or end at"
             " are for streams and for content=journal. To choose by time use the option where, such"

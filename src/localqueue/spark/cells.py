@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from localqueue.spark.arrow_columns import nothing, repeated
+from localqueue.spark.arrow_columns import nothing, repeated, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,14 @@ class Cells:
         """The cell as it is, null where it was not read."""
         array = self.arrays.get(name)
         return nothing(kind, self.rows) if array is None else array.cast(kind)
+
+    def queue_names(self) -> pa.Array:
+        """Their number was not read when all rows are of one queue."""
+        numbers = self.arrays.get("queue")
+        if numbers is None:
+            (name,) = self.queues.values()
+            return repeated(name, self.rows)
+        return words(numbers, self.queues)
 
     def count(self, name: str) -> pa.Array:
         """A number that is usually 0."""

@@ -2,15 +2,18 @@
 
 The group is a reader that is registered with the store under the option's name. The checkpoint
 decides where a query goes on; the group only keeps what the query still needs from being trimmed.
+So it belongs to one query: of two the faster one would let go of what the other one needs.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
-from localqueue.errors import ConfigurationError
+from localqueue.errors import ConfigurationError, UnsupportedByStore
+from localqueue.spark.leadership import Leadership
 from localqueue.spark.offsets import is_chosen_start
 from localqueue.spark.options import Options
 from localqueue.spark.scan import Source
@@ -27,15 +30,27 @@ RECORD = "spark-consumer-group"
 class ConsumerGroup:
     """A registered reader, moved in the process beside the driver.
 
-    It holds the store open from its first use on; what is not closed ends with the process.
+    It holds the store open from its first use on; what is not closed ends with the process. The
+    first use is ``lead``.
     """
 
     def __init__(self, options: Options, name: str) -> None:
         self._options = options
         self._name = name
         self._opened: tuple[QueueStore, StoreTime] | None = None
+        self._leadership: Leadership | None = None
         self._at = -1
         """Where the group stands, as far as this process has moved it."""
+
+    def lead(self) -> None:
+        """Be the group's query from now on, until ``close`` or the end of the process.
+
+        ConfigurationError while another process is. Where that cannot be told, all may be.
+        """
+        store, _ = self._store()
+        if self._leadership is None:
+            with suppress(UnsupportedByStore):
+                self._leadership = Leadership(store, self._name)
 
     def begin(self, source: Source, wanted: int) -> int:
         """Where a query that has no checkpoint begins: at ``wanted``, if that loses nothing.
@@ -71,6 +86,9 @@ class ConsumerGroup:
         self._at = seq
 
     def close(self) -> None:
+        leadership, self._leadership = self._leadership, None
+        if leadership is not None:
+            leadership.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             opened[0].close()

@@ -29,7 +29,7 @@ class LocalQueueSource(DataSource):
         return "localqueue"
 
     def schema(self) -> StructType | str:
-        options = self._parsed()
+        options = Options.parse(self.options, "reading")
         from localqueue.spark.schema import spark_schema
 
         return spark_schema(options)
@@ -37,10 +37,10 @@ class LocalQueueSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.batch_reader import BatchReader
 
-        return BatchReader(self._parsed(), schema)
+        return BatchReader(Options.parse(self.options, "reading"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = self._parsed()
+        options = Options.parse(self.options, "reading")
         if options.where is not None and (options.lease or options.content != "journal"):
             raise ConfigurationError(
                 "option where: a stream of messages cannot be filtered by the store, only one of"
@@ -57,14 +57,11 @@ class LocalQueueSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from localqueue.spark.writer import BatchWriter
 
-        return BatchWriter(self._parsed(), schema, overwrite)
+        return BatchWriter(Options.parse(self.options, "writing"), schema, overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         from localqueue.spark.writer import StreamWriter
 
-        return StreamWriter(self._parsed(), schema, overwrite)
-
-    def _parsed(self) -> Options:
-        return Options.parse(self.options)
+        return StreamWriter(Options.parse(self.options, "writing"), schema, overwrite)

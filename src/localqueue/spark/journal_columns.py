@@ -66,14 +66,6 @@ def _cell(name: str, kind: pa.DataType) -> Callable[[Cells], pa.Array]:
     return lambda cells: cells.of(name, kind)
 
 
-def _queue(cells: Cells) -> pa.Array:
-    numbers = cells.get("queue")
-    if numbers is None:
-        (name,) = cells.queues.values()
-        return repeated(name, cells.rows)
-    return words(numbers, cells.queues)
-
-
 def _ran(cells: Cells) -> pa.Array:
     leased_at = cells.get("leased_at")
     if leased_at is None:
@@ -96,7 +88,7 @@ COLUMNS: dict[str, Callable[[Cells], pa.Array]] = {
     "seq": lambda cells: cells["id"],
     "shard": lambda cells: repeated(SHARD, cells.rows),
     "at": _time("at"),
-    "queue": _queue,
+    "queue": Cells.queue_names,
     "message_id": lambda cells: public_ids(cells["message"], cells.identity),
     "kind": _words("kind", KINDS),
     "from_state": _words("from_state", STATE_NAMES),

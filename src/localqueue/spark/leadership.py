@@ -1,4 +1,4 @@
-"""One stream of a name at a time: a locked file in the run folder of its store.
+"""One query of a name at a time: a locked file in the run folder of its store.
 
 The lock goes with the process that holds it, however that ends: nobody has to tidy up after one
 that was killed, and the next one need not ask whether it still lives.
@@ -26,7 +26,7 @@ _LOOK_AGAIN = 0.02
 
 
 class Leadership:
-    """The right to be the stream of this name, until ``close`` or the end of the process.
+    """The right to be the query of this consumer group, until ``close`` or the end of the process.
 
     The store has been used by then, and is closed after it: until then its run folder stays.
     ConfigurationError when another process leads. A forked child has no part in it.
@@ -78,7 +78,7 @@ def _lead(path: Path, name: str) -> int:
                 leader = os.pread(file, 20, 0).decode(errors="replace") or "?"
                 os.close(file)
                 raise ConfigurationError(
-                    f"the stream {name!r} is consumed by another query (process {leader}); stop"
+                    f"the consumer group {name!r} belongs to another query (process {leader}); stop"
                     " that one, or give this one a consumerGroup of its own"
                 ) from None
             time.sleep(_LOOK_AGAIN)

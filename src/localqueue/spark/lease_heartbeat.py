@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from localqueue.errors import StoreClosed, StoreError, StoreMoved
+from localqueue.stores.masking import masked
 from localqueue.stores.protocol import QueueStore
 
 log = logging.getLogger("localqueue.spark")
@@ -56,5 +57,7 @@ class LeaseHeartbeat:
             except (StoreClosed, StoreMoved):
                 return
             except StoreError as error:
-                log.warning("the leases of stream %r were not extended: %s", self._name, error)
+                log.warning(
+                    "the leases of %r were not extended: %s", self._name, masked(str(error))
+                )
                 pause /= _SOONER

@@ -1,8 +1,8 @@
 """Competing consumption: a streaming read that leases, and acknowledges what the sink has.
 
 Beside ordinary workers: a message is held by the stream or by a worker, never by both. An offset is
-the store's id, the stream's name and the token of the newest lease, ``{"store": "9f3c…", "lease":
-"nightly", "0": 1200}``.
+the store's id, the names of stream and queue and the token of the newest lease, ``{"store":
+"9f3c…", "lease": "nightly", "queue": "jobs", "0": 1200}``.
 
 What Spark's calls mean here, in the order in which they come for a batch:
 
@@ -125,7 +125,12 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _offset(self, position: int) -> dict[str, Any]:
         self._newest = max(self._newest, position)
-        return {"store": self._store_id, LEASE: self._name, SHARD: position}
+        return {
+            "store": self._store_id,
+            LEASE: self._name,
+            "queue": self._queue,
+            SHARD: position,
+        }
 
     def _position(self, offset: dict[str, Any]) -> int:
         """Of an offset that a checkpoint has; JournalForeign when it cannot be of this stream.
@@ -149,6 +154,11 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise JournalForeign(
                 f"the checkpoint belongs to the stream {name!r}, and this one is {self._name!r}."
                 f" {_NEW_CHECKPOINT}"
+            )
+        if offset.get("queue") != self._queue:
+            raise JournalForeign(
+                f"the checkpoint belongs to the stream {name!r} of queue {offset.get('queue')!r},"
+                f" and this one is of {self._queue!r}. {_NEW_CHECKPOINT}"
             )
         if position > self._newest:
             raise JournalForeign(
@@ -175,12 +185,7 @@ def _queue_and_name(options: Options) -> tuple[str, str]:
         )
     if len(options.queues) != 1:
         raise ConfigurationError("lease mode takes the messages of one queue; name it as queue")
-    if (
-        options.starting_offsets != "earliest"
-        or options.ending_offsets != "latest"
-        or options.starting_timestamp is not None
-        or options.ending_timestamp is not None
-    ):
+    if options.is_cut:
         raise ConfigurationError(
             "lease mode takes what is ready, in the queue's order; offsets and timestamps to start"
             " or end at are for reading without lease"

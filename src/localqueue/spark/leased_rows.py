@@ -7,7 +7,7 @@ touched beside the driver only.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -64,11 +64,14 @@ def rows_in_parts(messages: Sequence[StoredMessage], options: Options) -> list[L
     size = sum(len(message.body) for message in messages)
     wanted = max(options.min_partitions or 1, -(-size // PART_BYTES))
     step = -(-len(messages) // wanted)
-    return [_part(messages[at : at + step], names) for at in range(0, len(messages), step)]
+    columns = _COLUMNS | {"value": partial(_values, strict=options.mode == "FAILFAST")}
+    makers = {name: columns[name] for name in names}
+    return [_part(messages[at : at + step], makers) for at in range(0, len(messages), step)]
 
 
-def _part(messages: Sequence[StoredMessage], names: Sequence[str]) -> LeasedRows:
-    rows = pa.RecordBatch.from_arrays([_COLUMNS[name](messages) for name in names], names=names)
+def _part(messages: Sequence[StoredMessage], makers: Mapping[str, Column]) -> LeasedRows:
+    columns = [make(messages) for make in makers.values()]
+    rows = pa.RecordBatch.from_arrays(columns, names=list(makers))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
@@ -96,12 +99,12 @@ def _bodies(messages: Sequence[StoredMessage]) -> pa.Array:
     return pa.array([each.body for each in messages], pa.binary())
 
 
-def _values(messages: Sequence[StoredMessage]) -> pa.Array:
-    """The JSON texts; null for other codecs."""
+def _values(messages: Sequence[StoredMessage], *, strict: bool = True) -> pa.Array:
+    """The JSON texts; null for other codecs, and unless ``strict`` for what is no text."""
     bodies = pa.array(
         [each.body if each.codec == "json" else None for each in messages], pa.binary()
     )
-    return json_texts(bodies, lambda: _texts("id")(messages), strict=True)
+    return json_texts(bodies, lambda: _texts("id")(messages), strict=strict)
 
 
 def _headers(messages: Sequence[StoredMessage]) -> pa.Array:

@@ -5,8 +5,8 @@ A position is a lease token: everything that was leased up to it. The life of a 
     lease(most) ──▶ position() ──▶ messages(after, upto) ──▶ the sink has it ──▶ ack(upto)
 
 Whatever dies, a message is acknowledged only when a later start says that the sink has it. What was
-leased before and is not acknowledged is under the stream's name in the store, so the next process
-of that name finds it.
+leased before and is not acknowledged is under the names of stream and queue in the store, so the
+next process of that name finds it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,28 @@ DAMAGED = {
 class LeasedStream:
     """The stream of this name, led by this process until ``close`` or the end of the process.
 
-    Its leases are extended meanwhile. They are taken as leased ahead, and nothing in the run folder
-    has their name: so they end by expiry or ``end_leases_of(name, ())`` only, and their end is no
-    crash of the message, however often drivers are killed. One thread uses it.
+    Its leases of this queue are extended meanwhile; what a stream of the name held of another one
+    ends by itself. They are taken as leased ahead, and nothing in the run folder has their liveness
+    name: so they end by expiry or ``end_leases_of(liveness_of(name, queue), ())`` only, and their
+    end is no crash of the message, however often drivers are killed. One thread uses it.
     """
 
     def __init__(self, store: QueueStore, queue: str, name: str, timeout: float) -> None:
         self._store = store
         self._queue = queue
         self._name = name
+        self._liveness = liveness_of(name, queue)
         self._timeout = timeout
         self._now = StoreTime(SYSTEM_CLOCK, store.open_clock(SYSTEM_CLOCK)).now
         self._leadership = Leadership(store, name)
         try:
             # At once: what a killed process left may be about to end.
-            store.extend_of(name, timeout=timeout, now=self._now)
-            self._held = dict(_by_token(store.leased_under(name, queue)))
+            store.extend_of(self._liveness, timeout=timeout, now=self._now)
+            self._held = dict(_by_token(store.leased_under(self._liveness, queue)))
         except BaseException:
             self._leadership.close()
             raise
-        self._heartbeat = LeaseHeartbeat(store, name, timeout, self._now)
+        self._heartbeat = LeaseHeartbeat(store, self._liveness, timeout, self._now)
 
     def ack(self, upto: int) -> None:
         """The sink has everything up to this position."""
@@ -95,10 +97,12 @@ class LeasedStream:
 
     def messages(self, after: int, upto: int) -> list[StoredMessage]:
         """What it holds in this range. What lost its lease belongs to someone else by now."""
-        found = self._store.leased_under(self._name, self._queue, after=after, upto=upto)
-        damaged = [receipt for _, receipt in _by_token(each for each in found if each.damaged)]
+        found = self._store.leased_under(self._liveness, self._queue, after=after, upto=upto)
+        damaged = dict(_by_token(each for each in found if each.damaged))
         if damaged:
-            self._store.dead_letter_many(damaged, error=DAMAGED, now=self._now)
+            self._store.dead_letter_many(list(damaged.values()), error=DAMAGED, now=self._now)
+            for token in damaged:
+                self._held.pop(token, None)
         return [message for message in found if not message.damaged]
 
     def available(self) -> int:
@@ -121,10 +125,15 @@ class LeasedStream:
             limit=wanted,
             timeout=self._timeout,
             worker=self._name,
-            liveness=self._name,
+            liveness=self._liveness,
             prefetched=True,
         )
         return self._store.lease(request, now=self._now)
+
+
+def liveness_of(name: str, queue: str) -> str:
+    """The liveness name under which a stream of this name leases from the queue."""
+    return f"{name} on {queue}"
 
 
 def _by_token(messages: Iterable[StoredMessage]) -> Iterator[tuple[int, Receipt]]:

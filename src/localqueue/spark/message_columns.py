@@ -74,14 +74,6 @@ def value(cells: Cells) -> pa.Array:
     return json_texts(bodies, lambda: message_id(cells), strict=strict)
 
 
-def _queue(cells: Cells) -> pa.Array:
-    numbers = cells.get("queue")
-    if numbers is None:
-        (name,) = cells.queues.values()
-        return repeated(name, cells.rows)
-    return words(numbers, cells.queues)
-
-
 def _state(cells: Cells) -> pa.Array:
     states = cells.get("state")
     return repeated(STATES[READY], cells.rows) if states is None else words(states, STATES)
@@ -146,7 +138,7 @@ def _failed_at(cells: Cells) -> pa.Array:
 
 COLUMNS: dict[str, Callable[[Cells], pa.Array]] = {
     "id": message_id,
-    "queue": _queue,
+    "queue": Cells.queue_names,
     "state": _state,
     "value": value,
     "headers": _headers,

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from localqueue.spark.answers import News, Word
+from localqueue.stores.masking import masked
 from localqueue.workers.parcel import pack, unpack
 from localqueue.workers.wire import Wire
 
@@ -38,6 +39,9 @@ class DeskAddress(NamedTuple):
     host: str
     port: int
     secret: bytes
+
+    def __repr__(self) -> str:
+        return f"DeskAddress({self.host!r}, {self.port})"
 
 
 class NewsDesk:
@@ -102,8 +106,11 @@ class NewsDesk:
                 self._hear(unpack(frame), wire)
         except OSError:
             pass
-        except Exception:
-            log.exception("early news from an executor cannot be read; they come with the job")
+        except Exception as error:
+            log.error(
+                "early news from an executor cannot be read (%s: %s); they come with the job",
+                type(error).__name__, masked(str(error)),
+            )  # fmt: skip
         finally:
             self._open.discard(caller)
             caller.close()

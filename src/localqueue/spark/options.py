@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from localqueue.errors import ConfigurationError
 from localqueue.stores.masking import masked
 
+Direction = Literal["reading", "writing"]
 Content = Literal["messages", "dead_letters", "journal"]
 Mode = Literal["FAILFAST", "PERMISSIVE"]
 Offsets = Literal["earliest", "latest"] | dict[str, int | str]
@@ -56,17 +57,23 @@ class Options:
     checkpoint_location: str | None = None
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, given: Mapping[str, str], direction: Direction | None = None) -> Options:
         """The options that Spark hands over, whose names have no case.
 
-        ConfigurationError for a name that is unknown, a value that means nothing, or no ``url``.
-        No text of it shows a password, nor the value of an unknown option.
+        ConfigurationError for a name that is unknown or only for the other direction, a value that
+        means nothing, or no ``url``. No text of it shows a password, nor the value of an unknown
+        option.
         """
         values: dict[str, Any] = {}
         for name, text in given.items():
             option = OPTIONS.get(name.lower())
             if option is None:
                 raise ConfigurationError(_unknown(name))
+            if direction and option.direction not in (None, direction):
+                raise ConfigurationError(
+                    f"option {option.name} is for {option.direction} only, and would do nothing"
+                    " here; leave it out"
+                )
             values[option.field] = option.value(text)
         if "url" not in values:
             raise ConfigurationError(
@@ -86,6 +93,16 @@ class Options:
             raise ConfigurationError(f"this needs one queue in the option queue; {what}")
         return self.queues[0]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a place to start or to end at was named."""
+        return (
+            self.starting_offsets != "earliest"
+            or self.ending_offsets != "latest"
+            or self.starting_timestamp is not None
+            or self.ending_timestamp is not None
+        )
+
     def __repr__(self) -> str:
         shown = []
         for field in dataclasses.fields(self):
@@ -102,6 +119,8 @@ class _Option:
     name: str
     field: str
     read: Callable[[str], Any]
+    direction: Direction | None = None
+    """The only one that it is for."""
 
     def value(self, text: str) -> Any:
         try:
@@ -237,27 +256,27 @@ OPTIONS: dict[str, _Option] = {
     for option in (
         _Option("url", "url", _url),
         _Option("queue", "queues", _names),
-        _Option("content", "content", _one_of("messages", "dead_letters", "journal")),
-        _Option("columns", "columns", _names),
-        _Option("where", "where", _text),
-        _Option("payloadSchema", "payload_schema", _text),
-        _Option("mode", "mode", _one_of("FAILFAST", "PERMISSIVE", folded=str.upper)),
-        _Option("startingOffsets", "starting_offsets", _offsets),
-        _Option("startingTimestamp", "starting_timestamp", _moment),
-        _Option("endingOffsets", "ending_offsets", _offsets),
-        _Option("endingTimestamp", "ending_timestamp", _moment),
-        _Option("maxRowsPerTrigger", "max_rows_per_trigger", _count),
-        _Option("minPartitions", "min_partitions", _count),
-        _Option("failOnDataLoss", "fail_on_data_loss", _yes_or_no),
-        _Option("consumerGroup", "consumer_group", _text),
-        _Option("lease", "lease", _yes_or_no),
-        _Option("leaseTimeout", "lease_timeout", _seconds),
-        _Option("sinkId", "sink_id", _text),
-        _Option("batchId", "batch_id", _text),
-        _Option("stagingDirectory", "staging_directory", _text),
-        _Option("putTimeout", "put_timeout", _seconds),
-        _Option("dedupeWindow", "dedupe_window", _seconds),
-        _Option("checkpointLocation", "checkpoint_location", _text),
+        _Option("content", "content", _one_of("messages", "dead_letters", "journal"), "reading"),
+        _Option("columns", "columns", _names, "reading"),
+        _Option("where", "where", _text, "reading"),
+        _Option("payloadSchema", "payload_schema", _text, "reading"),
+        _Option("mode", "mode", _one_of("FAILFAST", "PERMISSIVE", folded=str.upper), "reading"),
+        _Option("startingOffsets", "starting_offsets", _offsets, "reading"),
+        _Option("startingTimestamp", "starting_timestamp", _moment, "reading"),
+        _Option("endingOffsets", "ending_offsets", _offsets, "reading"),
+        _Option("endingTimestamp", "ending_timestamp", _moment, "reading"),
+        _Option("maxRowsPerTrigger", "max_rows_per_trigger", _count, "reading"),
+        _Option("minPartitions", "min_partitions", _count, "reading"),
+        _Option("failOnDataLoss", "fail_on_data_loss", _yes_or_no, "reading"),
+        _Option("consumerGroup", "consumer_group", _text, "reading"),
+        _Option("lease", "lease", _yes_or_no, "reading"),
+        _Option("leaseTimeout", "lease_timeout", _seconds, "reading"),
+        _Option("sinkId", "sink_id", _text, "writing"),
+        _Option("batchId", "batch_id", _text, "writing"),
+        _Option("stagingDirectory", "staging_directory", _text, "writing"),
+        _Option("putTimeout", "put_timeout", _seconds, "writing"),
+        _Option("dedupeWindow", "dedupe_window", _seconds, "writing"),
+        _Option("checkpointLocation", "checkpoint_location", _text, "writing"),
     )
 }
 

@@ -42,6 +42,8 @@ _TYPES = {
     "fingerprint": pa.int64(),
     "ordering_key": pa.string(),
 }
+_NULL = b"\xff"
+"""Stands for null in a digest: no text has it."""
 _put = partial(tuple.__new__, Put)
 """``Put._make`` without a function of Python's own in between: every row comes through here."""
 
@@ -52,7 +54,7 @@ class Facts:
 
     rows: int = 0
     digest: int = 0
-    """Of the values, whatever their order: other rows have another one."""
+    """Of all columns, whatever the order of the rows: other rows have another one."""
     priority: bool = False
     """Whether one of them has a priority; and so on."""
     ordering_key: bool = False
@@ -133,15 +135,27 @@ class RowsToPuts:
             self._add(name, converted.filter(pc.equal(queues, name)))
 
     def _add(self, queue: str, rows: pa.RecordBatch) -> None:
-        bodies = rows.column("body").to_pylist()
-        found = Facts(len(bodies), sum(map(zlib.crc32, bodies)))
+        found = Facts(len(rows), sum(_digests(rows)))
         if "priority" in rows.schema.names:
             found.priority = (pc.max(rows.column("priority")).as_py() or 0) > 0
         if "delay" in rows.schema.names:
             found.delay = (pc.max(rows.column("delay")).as_py() or 0.0) > 0
         if "ordering_key" in rows.schema.names:
-            found.ordering_key = rows.column("ordering_key").null_count < len(bodies)
+            found.ordering_key = rows.column("ordering_key").null_count < len(rows)
         self.facts.setdefault(queue, Facts()).add(found)
+
+
+def _digests(rows: pa.RecordBatch) -> Iterable[int]:
+    """Of each row, all that it says."""
+    digests: Iterable[int] = repeat(0)
+    for name in sorted(rows.schema.names):
+        if name != "fingerprint":  # of the body as well
+            column = rows.column(name)
+            if pa.types.is_primitive(column.type):
+                column = column.cast(pa.string())
+            texts = column.cast(pa.large_binary()).fill_null(_NULL).to_pylist()
+            digests = map(zlib.crc32, texts, digests)
+    return digests
 
 
 def _encoded(payloads: Iterable[Any]) -> list[bytes]:

@@ -9,16 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localqueue.stores.masking import SECRET_NAMES
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTING = "spark.sql.redaction.string.regex"
 
 PATTERN = (
-    r"(?<=://[^:/?#@\s]{0,200}:)[^@\s]+(?=@)"
-    r"|(?i:(?<=[?&;\s](?:password|passwd|pwd|secret|token|sslpassword|api_?key)=)[^&;\s'\"\\]+)"
+    r"(?<=:)(?<=://[^:/?#@\s]{0,200}:)\S+(?=@)"
+    rf"|(?i:(?<=[=\s])(?<=(?:{SECRET_NAMES})\w{{0,50}}\s{{0,5}}=\s{{0,5}})"
+    r"(?:'[^'\\]*+(?:\\.[^'\\]*+){0,200}+'"
+    r"|(?=[^&\s'\"\\]|\\[^'\"])[^&\s'\"\\]*+(?:\\[^'\"][^&\s'\"\\]*+){0,200}+))"
 )
-"""A password, as Java's regular expressions find it; ``stores.masking`` is the same in Python."""
+"""A password, as Java's regular expressions find it; ``stores.masking`` is the same in Python.
+
+What is looked behind has to have an end, and so have groups that are repeated: Java takes them from
+the stack. A quote that is escaped ends a value, too: the texts of requests have their strings in
+quotes.
+"""
 
 
 def redact(spark: SparkSession) -> None:

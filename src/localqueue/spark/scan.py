@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -29,12 +29,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class Piece(NamedTuple):
+    """A range of rows, all of one state of the store."""
+
+    after: int
+    """Of events: the seq before the first that it may have."""
+    batches: Iterator[pa.RecordBatch]
+
+
 class ReadTask(InputPartition, ABC):
     """A part of a read. Its text shows no URL: Spark may write it into a log."""
 
-    @abstractmethod
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows of this part. Nothing is open any more when a batch is handed out."""
+        for piece in self.pieces():
+            yield from piece.batches
+
+    @abstractmethod
+    def pieces(self) -> Iterator[Piece]:
+        """The same piece by piece. What is handed out was read, and nothing is open any more."""
 
 
 class Source(Protocol):
@@ -82,6 +95,9 @@ class Source(Protocol):
 
     def without_journal(self) -> list[str]:
         """The chosen queues that keep no journal."""
+
+    def in_topic_logs(self) -> list[str]:
+        """The chosen topics and subscribers whose messages are made when somebody leases them."""
 
     def without_payloads(self) -> list[str]:
         """The chosen queues whose journal keeps no payloads."""

@@ -30,6 +30,7 @@ from localqueue.spark.sink_ledger import (
     Verdict,
     check_the_same,
     judge,
+    lost_files,
     unfinished_files,
 )
 from localqueue.spark.sink_steps import Steps, chunks
@@ -67,7 +68,7 @@ class Sink:
         self._queue = queue
         self._prefix = prefix
         self._location = staging_location(options)
-        self._folder = folder_at(self._location)
+        self._folder = folder_at(self._location, ours=options.staging_directory is None)
         self._store = open_store(options.url)
 
     def __enter__(self) -> Self:
@@ -120,33 +121,48 @@ class Sink:
     def _put_recorded(self, parts: Sequence[Part], batch: SinkBatch) -> int:
         ledger = SinkLedger(self._store, self._when, batch)
         put = 0
+        went_on = False
         while True:
             entry = ledger.load()
             verdict = judge(entry, batch)
+            went_on |= verdict is Verdict.GO_ON
             try:
                 if verdict is Verdict.NEW:
-                    entry = self._begin(parts, batch, ledger, entry.version if entry else 0)
+                    entry = self._begin(parts, batch, ledger, entry)
                     put += entry.done
                 assert entry is not None
-                put += self._go_on(entry, ledger)
+                try:
+                    put += self._go_on(entry, ledger)
+                except _FilesLost as lost:
+                    left = lost.entry
+                    if left.done or (left.batch, left.digest) != (batch.batch, batch.digest):
+                        raise lost_files(left, batch, lost.why) from None
+                    # Nothing of it is put, and these are the same rows.
+                    put += self._begin(parts, batch, ledger, left).done
+                    continue
             except RecordConflict:
                 # Somebody else puts this batch too, and was faster: see how far it is now.
                 continue
             if verdict is Verdict.GO_ON_WITH_OLDER:
                 continue
             if verdict is not Verdict.NEW:
-                check_the_same(entry, batch, verdict)
+                check_the_same(entry, batch, went_on)
             return put
 
     def _begin(
-        self, parts: Sequence[Part], batch: SinkBatch, ledger: SinkLedger, version: int
+        self, parts: Sequence[Part], batch: SinkBatch, ledger: SinkLedger, last: Entry | None
     ) -> Entry:
-        """Record the batch: with its rows if they are few, else with the files they are in."""
+        """Record the batch: with its rows if they are few, else with the files they are in.
+
+        ``last`` is the entry that it takes the place of.
+        """
         check_queues(self._store, together(parts))
+        # A batch without rows has no task that could tell its query; the sink is still that one's.
+        query = batch.query or (last.query if last else None)
         entry = Entry(
-            batch.batch, batch.query, batch.run, batch.rows, batch.digest,
+            batch.batch, query, batch.run, batch.rows, batch.digest,
             location=masked(self._location), queue=self._queue,
-            dedupe_window=self._options.dedupe_window, version=version,
+            dedupe_window=self._options.dedupe_window, version=last.version if last else 0,
         )  # fmt: skip
         failpoints.reach("sink.before-manifest")
         if _fits_one_transaction(parts, batch.rows):
@@ -202,24 +218,18 @@ class Sink:
         progress = _Recorded(entry, ledger)
         if not entry.is_finished:
             try:
-                for file in entry.files:
-                    check_file(folder, file)
-                rows = _behind(entry.done, self._rows_of(entry, folder))
+                rows = _behind(entry.done, _rows_of(entry, folder))
                 self._put_all(rows, entry.queue, entry.dedupe_window, progress)
-            except (StoreCorrupt, FileNotFoundError):
+            except _FilesLost as lost:
                 # Somebody else may have come to the end, and removed the files.
                 found = ledger.load()
                 if found is None or found.version == progress.entry.version:
-                    raise
+                    raise _FilesLost(progress.entry, lost.why) from None
                 raise RecordConflict("the batch was put by somebody else") from None
             ledger.tidy()
         failpoints.reach("sink.before-removal")
         folder.remove([file.name for file in entry.files])
         return progress.entry.done - entry.done
-
-    def _rows_of(self, entry: Entry, folder: Folder) -> Iterator[pa.RecordBatch]:
-        for file in entry.files:
-            yield from rows_in_file(folder, file)
 
     # --- both ------------------------------------------------------------------------------------
     def _put_all(
@@ -259,7 +269,7 @@ class Sink:
     def _folder_of(self, entry: Entry) -> Folder:
         """Where a recorded batch has its files: the option may be another one by now."""
         here = entry.location == masked(self._location)
-        return self._folder if here else folder_at(entry.location)
+        return self._folder if here else folder_at(entry.location, ours=False)
 
     def _leftovers(self, prefixes: Collection[str]) -> set[str]:
         return {name for prefix in {self._prefix, *prefixes} for name in self._folder.names(prefix)}
@@ -297,6 +307,26 @@ def _behind(done: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             continue
         yield batch.slice(done)
         done = 0
+
+
+def _rows_of(entry: Entry, folder: Folder) -> Iterator[pa.RecordBatch]:
+    """The rows of a recorded batch, all files looked at before the first; _FilesLost."""
+    try:
+        for file in entry.files:
+            check_file(folder, file)
+        for file in entry.files:
+            yield from rows_in_file(folder, file)
+    except (StoreCorrupt, FileNotFoundError) as why:
+        raise _FilesLost(entry, why) from None
+
+
+class _FilesLost(Exception):
+    """The files of a recorded batch are not there any more, or not as they were written."""
+
+    def __init__(self, entry: Entry, why: Exception) -> None:
+        super().__init__(entry, why)
+        self.entry = entry
+        self.why = why
 
 
 class _Progress(Protocol):

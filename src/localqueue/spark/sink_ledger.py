@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from localqueue.clock import StoreTime
-from localqueue.errors import ConfigurationError
+from localqueue.errors import ConfigurationError, StoreCorrupt
 from localqueue.spark.puts import Facts
 from localqueue.spark.staged_rows import StagedFile
 from localqueue.stores.protocol import QueueStore
@@ -127,21 +127,45 @@ def _judge_sequence(entry: Entry, batch: SinkBatch) -> Verdict:
     return Verdict.DONE if entry.is_finished else Verdict.GO_ON
 
 
-def check_the_same(entry: Entry, batch: SinkBatch, verdict: Verdict) -> None:
-    """When a job's batch is done: ConfigurationError if the rows of this run are others.
+def check_the_same(entry: Entry, batch: SinkBatch, went_on: bool) -> None:
+    """When a batch is put: ConfigurationError if rows of this run were left out that are others.
 
-    Values may differ, since a run can make new ones; but where batches have no names, those of a
-    second one would be lost.
+    Whoever went on with a batch may have made other values: its recorded rows count. One that was
+    found done has to be the very same rows, since it could be another batch of the same name: of a
+    query whose checkpoint was lost or restored, of a second write in one function, of another job.
     """
-    other = entry.rows != batch.rows
-    if not batch.batch and verdict is Verdict.DONE:
-        other |= entry.digest != batch.digest
-    if other and not batch.in_sequence:
+    if went_on:
+        other = entry.rows != batch.rows and not batch.in_sequence
+    else:
+        other = entry.digest != batch.digest
+    if not other:
+        return
+    written = (
+        f"batch {batch.batch!r} of {_called(batch.sink)} was written with {entry.rows:,} rows,"
+        f" which are put; the {batch.rows:,} of this run are others and are not."
+    )
+    if batch.in_sequence:
         raise ConfigurationError(
-            f"batch {batch.batch!r} of {_called(batch.sink)} was written with {entry.rows:,} rows,"
-            f" which are put; the {batch.rows:,} of this run are not. Give them a batchId of their"
-            " own"
+            f"{written} Give each write of a foreachBatch function a sinkId of its own. Where there"
+            " is one write only, the checkpoint was restored or edited, or rows are made that"
+            " differ from run to run: another sinkId puts those of this run"
         )
+    raise ConfigurationError(
+        f"{written} Give them a batchId of their own. In a query whose checkpoint was lost, give a"
+        " sinkId of its own"
+    )
+
+
+def lost_files(entry: Entry, batch: SinkBatch, why: object) -> StoreCorrupt:
+    """What is to be said when a recorded batch cannot go on."""
+    left = entry.rows - entry.done
+    again = f", {entry.done:,} of them for the second time" if entry.done else ""
+    return StoreCorrupt(
+        f"batch {entry.batch!r} of {_called(batch.sink)} cannot go on: {why}. {left:,} of its"
+        f" {entry.rows:,} rows are not put. Bring its {len(entry.files):,} files back to"
+        f" {entry.location}; where they are lost, write the batch with another sinkId, which puts"
+        f" all its rows{again}"
+    )
 
 
 def _called(sink: str) -> str:

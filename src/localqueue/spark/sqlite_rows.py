@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from localqueue.spark import journal_columns, message_columns
 from localqueue.spark.cells import Cells
 from localqueue.spark.payload import Payload
+from localqueue.spark.scan import Piece
 from localqueue.spark.sqlite_read import read_rows
 from localqueue.spark.sqlite_tables import EVENT_CELLS, MESSAGE_CELLS, Ends, Table
 from localqueue.spark.sqlite_task import SQLiteTask
@@ -42,16 +43,16 @@ class RowReader:
         self._wanted = self._needed()
         self._known: set[str] = set()
 
-    def read(self, tables: Tables, ends: Ends) -> Iterator[pa.RecordBatch]:
-        """The rows of a range. All of them are read before the first batch is handed out."""
+    def read(self, tables: Tables, ends: Ends) -> Iterator[Piece]:
+        """The rows of a range, in one piece unless they are large."""
         found = self._read_known(tables, ends)
         if found is None and self._is_large(tables, ends):
             low, high = ends
             yield from self.read(tables, (low, (low + high) // 2))
             yield from self.read(tables, ((low + high) // 2 + 1, high))
             return
-        for cells in self._read_all(tables, ends) if found is None else found:
-            yield self._batch(cells)
+        rows = self._read_all(tables, ends) if found is None else found
+        yield Piece(ends[0] - 1, map(self._batch, rows))
 
     def _read_known(self, tables: Tables, ends: Ends) -> list[Cells] | None:
         """With the known cells only; None when that is not all."""

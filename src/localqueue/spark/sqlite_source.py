@@ -23,6 +23,8 @@ from localqueue.stores.sqlite.states import DEAD, ENQUEUED
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 _AT = "SELECT seq, at FROM event WHERE seq >= ? ORDER BY seq LIMIT 1"
+# The log of a topic that copies ends where it began to; some subscribers may not be there yet.
+_READS_A_LOG = "SELECT queue FROM subscription WHERE until IS NULL OR position < until"
 _TRIMS = "SELECT queue, trimmed FROM kept WHERE trimmed > 0"
 
 
@@ -126,6 +128,15 @@ class SQLiteSource:
             return []
         with self._look.snapshot() as db:
             return [queue.name for queue in self._chosen(db) if not queue.settings.journal]
+
+    def in_topic_logs(self) -> list[str]:
+        with self._look.snapshot() as db:
+            readers = {number for (number,) in db.execute(_READS_A_LOG)}
+            return [
+                queue.name
+                for queue in self._chosen(db)
+                if queue.number in readers or queue.settings.fanout in ("cursor", "hybrid")
+            ]
 
     def without_payloads(self) -> list[str]:
         with self._look.snapshot() as db:

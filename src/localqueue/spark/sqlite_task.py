@@ -13,12 +13,10 @@ from pyspark.sql.types import StructType
 from localqueue.clock import SYSTEM_CLOCK
 from localqueue.errors import StoreUnsupported
 from localqueue.spark.options import Mode
-from localqueue.spark.scan import ReadTask
+from localqueue.spark.scan import Piece, ReadTask
 from localqueue.stores.sqlite import connection, open_files
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from localqueue.spark.sqlite_tables import Ends, Table
 
 
@@ -65,7 +63,7 @@ class SQLiteTask(ReadTask):
     """All columns as JSON, those of the payload last."""
     mode: Mode
 
-    def read(self) -> Iterator[pa.RecordBatch]:
+    def pieces(self) -> Iterator[Piece]:
         from localqueue.spark.sqlite_rows import RowReader
 
         reader = RowReader(self, self.file.check())

@@ -20,7 +20,7 @@ RIDES = 256 * 1024
 """Bytes of a task's rows that ride in its message: a file costs a sync, and thousands of tasks may
 send theirs to one driver."""
 RIDES_FROM_ELSEWHERE = 64 * 1024 * 1024
-"""The same where there is no folder to leave a file in."""
+"""The same where there is no folder to leave a file in, of all tasks together."""
 _PIECE = 8 * 1024 * 1024
 
 
@@ -40,11 +40,13 @@ class RowsOut:
     ``folder`` is None where none is to be had: then ConfigurationError when it would be needed.
     """
 
-    def __init__(self, schema: pa.Schema, folder: Folder | None, prefix: str) -> None:
+    def __init__(
+        self, schema: pa.Schema, folder: Folder | None, prefix: str, partition: int = 0
+    ) -> None:
         self._schema = schema
         self._folder = folder
         self._prefix = prefix
-        self._limit = RIDES_FROM_ELSEWHERE if folder is None else RIDES
+        self._limit = RIDES if folder is not None else _from_elsewhere(partition)
         self._kept: list[pa.RecordBatch] = []
         self._size = 0
         self._rows = 0
@@ -76,9 +78,10 @@ class RowsOut:
         """Whatever comes, it goes to a file."""
         if self._folder is None:
             raise ConfigurationError(
-                f"the rows of a task are more than {RIDES_FROM_ELSEWHERE // 1024**2} MB, and it"
-                " runs on another host than the store; give stagingDirectory, a folder or an"
-                " object store that all hosts can write"
+                f"a task on another host than the store has more than {self._limit / 1024**2:.3g}"
+                f" MB of rows, its share of the {RIDES_FROM_ELSEWHERE / 1024**2:.3g} MB that a"
+                " driver takes; give stagingDirectory, a folder or an object store that all hosts"
+                " can write"
             )
         name = f"{self._prefix}-{os.urandom(8).hex()}{ENDING}"
         sink = self._open.enter_context(self._folder.create(name))
@@ -102,6 +105,12 @@ class RowsOut:
                 writer.write_batch(rows)
         message: bytes = sink.getvalue().to_pybytes()
         return message
+
+
+def _from_elsewhere(partition: int) -> int:
+    # A task is not told how many there are, only that it is at least the so many-th: so equal ones
+    # have the whole together, and others a few times as much.
+    return max(RIDES, RIDES_FROM_ELSEWHERE // (partition + 1))
 
 
 class _File:

@@ -45,10 +45,15 @@ class Folder(Protocol):
 
 
 class LocalFolder:
-    """A folder of this host, or one that is mounted on it."""
+    """A folder of this host, or one that is mounted on it.
 
-    def __init__(self, path: Path) -> None:
+    One that is ``ours`` is its owner's alone and goes with its last file. Another is the user's: it
+    stays, and whoever it lets in may have its files, as far as the umask allows.
+    """
+
+    def __init__(self, path: Path, *, ours: bool) -> None:
         self._path = path
+        self._ours = ours
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
@@ -70,9 +75,10 @@ class LocalFolder:
     def _open(self, path: Path) -> IO[bytes]:
         while True:
             # Made in each turn: who removes the last file removes the folder too.
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.mkdir(mode=0o700 if self._ours else 0o770, parents=True, exist_ok=True)
+            mode = 0o600 if self._ours else 0o660
             with contextlib.suppress(FileNotFoundError):
-                return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+                return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
     def read(self, name: str) -> pa.NativeFile:
         return pa.memory_map(str(self._path / name))
@@ -95,8 +101,9 @@ class LocalFolder:
     def remove(self, names: Collection[str]) -> None:
         for name in names:
             (self._path / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._path.rmdir()
+        if self._ours:
+            with contextlib.suppress(OSError):
+                self._path.rmdir()
 
 
 class ObjectFolder:
@@ -158,10 +165,11 @@ def beside(url: str) -> str:
     return f"{os.path.realpath(store.path)}-staging"
 
 
-def folder_at(location: str) -> Folder:
+def folder_at(location: str, *, ours: bool) -> Folder:
+    """``ours`` says that it is the folder beside the store, and nobody else's."""
     path = _local_path(location)
     if path is not None:
-        return LocalFolder(path)
+        return LocalFolder(path, ours=ours)
     try:
         files, inside = pafs.FileSystem.from_uri(location)
     except (ValueError, NotImplementedError, OSError) as error:

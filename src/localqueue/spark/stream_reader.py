@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,8 +16,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed
+from localqueue.errors import ConfigurationError, JournalForeign
 from localqueue.spark.consumer_group import ConsumerGroup
+from localqueue.spark.kept import KeptTask, check_kept
 from localqueue.spark.lag import Lag
 from localqueue.spark.masking import without_secrets
 from localqueue.spark.offsets import (
@@ -29,7 +29,7 @@ from localqueue.spark.offsets import (
     takes_what_is_kept,
 )
 from localqueue.spark.options import Options
-from localqueue.spark.scan import ReadTask, Source, open_source, read_task
+from localqueue.spark.scan import Source, open_source, read_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,15 +40,6 @@ LONGEST_STAND = 60.0
 """Seconds after which a stream moves past events that are not its own, with an empty batch."""
 
 
-@dataclass(frozen=True)
-class StreamTask(InputPartition):
-    """A task of a batch, and what was gone of the journal when it was planned."""
-
-    task: ReadTask
-    after: int
-    gone: Mapping[str, int]
-
-
 @without_secrets
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of one store. All methods but ``read`` run in one process beside the driver.
@@ -56,6 +47,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     That process holds a read-only connection, idle between the calls, and with ``consumerGroup`` a
     writing one; both may end with it, ``stop`` is not needed. ``read`` runs in tasks, and uses
     nothing but its partition.
+
+    Messages and dead letters are found by the events of their arrival. So those that came before
+    the oldest event that is kept are in no batch, also when they still wait; a warning says so at
+    the start. A batch read has them.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -91,6 +86,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._group is not None:
                 seq = self._group.begin(source, seq)
             trims = source.trims() if takes_what_is_kept(self._options) else {}
+            self._tell_of_those_before(source, seq, trims)
             self._initial = Offset(source.store_id, 0, trimmed=trims).moved(seq)
         return self._initial.to_json()
 
@@ -145,19 +141,19 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         _check_there(until, source.journal_end())
         after = self._quiet_after(begin.seq)
-        gone = self._check_kept(source, after, begin.trimmed)
         plan = source.plan_journal if self._options.content == "journal" else source.plan_enqueued
         tasks = plan(after, until.seq, partitions=self._options.min_partitions)
-        return [StreamTask(task, after, gone) for task in tasks]
+        # Now that it is planned: what goes after this is seen by the tasks.
+        gone = check_kept(self._options, source, after, begin.trimmed)
+        if self._group is not None:
+            return tasks  # the journal is kept for it
+        return [KeptTask(task, gone) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; JournalTrimmed when some may have gone meanwhile."""
-        if not isinstance(partition, StreamTask):
-            return  # what Spark makes of an empty plan
-        yield from read_task(partition.task)
-        if self._group is None:
-            with open_source(self._options, self._schema) as source:
-                self._check_kept(source, partition.after, partition.gone)
+        if isinstance(partition, KeptTask):
+            return partition.read(self._options, self._schema)
+        return read_task(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """The sink has everything up to ``end``. Comes a batch late; after the last one, never."""
@@ -178,6 +174,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             source = open_source(self._options, self._schema)
             try:
                 self._check_queues(source)
+                # A backup is not to be opened by a query: it would be a store of its own then.
+                if self._group is not None and not source.is_copy:
+                    self._group.lead()
             except BaseException:
                 source.close()
                 raise
@@ -206,27 +205,16 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Before the first: a batch that is over, whose rows somebody wants again.
         return last if first <= seq <= last else seq
 
-    def _check_kept(self, source: Source, after: int, known: Mapping[str, int]) -> dict[str, int]:
-        """That nothing after this seq is gone but what is known to be; what is gone now."""
-        trims = source.trims()
-        gone = [
-            f"{queue!r} up to {upto}"
-            for queue, upto in sorted(trims.items())
-            if upto > max(after, known.get(queue, 0))
-        ]
-        if not gone:
-            return trims
-        text = (
-            f"events after position {after} are gone before the stream has read them: the journal"
-            f" was trimmed, of {', '.join(gone)}."
-        )
-        if self._options.fail_on_data_loss:
-            raise JournalTrimmed(
-                f"{text} With failOnDataLoss=false the query goes on without them; a consumerGroup"
-                " keeps the journal for a stream that is slow or away"
+    def _tell_of_those_before(self, source: Source, seq: int, trims: Mapping[str, int]) -> None:
+        """No error: every journal is trimmed one day, and a stream must be able to begin then."""
+        is_oldest = seq <= source.journal_oldest()
+        gone = [queue for queue, upto in sorted(trims.items()) if is_oldest or upto > seq]
+        if gone and self._options.content != "journal":
+            log.warning(
+                "the journal of %s was trimmed: messages that came before the oldest event that is"
+                " kept are not in this stream, also if they still wait. A batch read has them",
+                _names(gone),
             )
-        log.warning("%s The stream goes on without them (failOnDataLoss=false)", text)
-        return trims
 
     def _gives_values(self) -> bool:
         """Whether messages are read, whose values the journal need not have."""
@@ -241,6 +229,15 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{_names(without)} keeps no journal, so a stream would miss events; use"
                 " journal_policy=Journal(), or let a consumerGroup keep it"
             )
+        if self._options.content == "messages" and (unseen := source.in_topic_logs()):
+            text = (
+                f"the messages of {_names(unseen)} stand in a topic's log until a worker leases"
+                " them, and a stream of messages does not see them before. Use content=journal,"
+                " which has each publication of the topic, or lease=true to consume a subscriber's"
+            )
+            if self._options.queues:
+                raise ConfigurationError(text)
+            log.warning("%s. Of all other queues it has every message", text)
         if self._gives_values() and (without := source.without_payloads()):
             log.warning(
                 "the journal of %s keeps no payloads: the value of a message that is gone before"

@@ -58,9 +58,10 @@ class RowWriter:
     def write_rows(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """In a task: check the rows and leave them for the driver."""
         rows = RowsToPuts(self.columns)
-        reachable = self.options.staging_directory is not None or is_this_host(self.boot_id)
-        folder = folder_at(self.location) if reachable else None
-        with RowsOut(rows.schema, folder, self.prefix) as out:
+        beside = self.options.staging_directory is None
+        reachable = not beside or is_this_host(self.boot_id)
+        folder = folder_at(self.location, ours=beside) if reachable else None
+        with RowsOut(rows.schema, folder, self.prefix, partition=_partition()) as out:
             try:
                 for batch in batches:
                     if len(batch):

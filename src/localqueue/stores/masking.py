@@ -6,13 +6,15 @@ import re
 from urllib.parse import unquote
 
 MASK = "***"
+SECRET_NAMES = "pass|pwd|secret|token|credential|api_?key"
+"""What the name of a setting has in it whose value is not shown, in any case."""
 
 # To the last @: a password may hold a / or an @ that nobody escaped, and is better hidden with too
 # much than shown with a rest. A path (sqlite:////a:b@c) starts with a slash and is none.
 _USERINFO = re.compile(r"(?<=://)(?P<user>[^:/?#@\s]*):(?P<secret>\S+)@")
 # In the query of a URL, or in a string of words as libpq takes it.
 _SETTING = re.compile(
-    r"(?P<name>\b\w*(?:pass|pwd|secret|token|credential|api_?key)\w*\s*=\s*)"
+    rf"(?P<name>\b\w*(?:{SECRET_NAMES})\w*\s*=\s*)"
     r"(?P<secret>'(?:[^'\\]|\\.)*'|[^&\s'\"]+)",
     re.IGNORECASE,
 )

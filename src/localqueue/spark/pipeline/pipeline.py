@@ -82,7 +82,8 @@ class Pipeline:
     the consumer group ``pipeline:<name>``, which keeps the journal until the lake has it.
 
     A pipeline can run anywhere that sees the store, as often as wanted, also at the same time as
-    another one: who comes second adds nothing twice. Deleting the checkpoint is harmless.
+    one of another name: who comes second adds nothing twice. A second one of the same name is
+    refused while the first one runs (ConfigurationError). Deleting the checkpoint is harmless.
     ``retention`` says by table how long its rows are kept; without it for ever.
     """
 

@@ -1,4 +1,4 @@
-"""Service levels: how many messages were taken up in time, and how fast the rest uses up what may be.
+"""Service levels: how many messages were taken up in time, and how fast the others use up a budget.
 
 A queue has a limit in seconds. A life that ended met it when its last lease began within the limit
 after the message was due; it missed it when that took longer, and when it ended without ever being

@@ -1,4 +1,4 @@
-"""Spans of time that rows of gold stand for: counted from 1970, whatever the session's time zone."""
+"""Spans of time that gold has rows for: counted from 1970, whatever the session's time zone."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@
     for (const link of links) {
       const chosen = wanted && link.getAttribute("href") === "#" + wanted.id;
       link.classList.toggle("chosen", Boolean(chosen));
+      if (chosen) link.parentElement.scrollLeft = link.offsetLeft - 40;
     }
   };
   addEventListener("hashchange", choose);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from html import escape
@@ -132,7 +133,7 @@ def _queue(number: int, one: Series, window: Window, figures: Figures) -> str:
 def _tile(tile: Tile) -> str:
     return (
         f'<div class="tile {tile.mood}"><span>{escape(tile.name)}</span>'
-        f"<b>{escape(tile.value)}</b><small>{escape(tile.beside)}</small></div>"
+        f"<b>{escape(tile.value)}</b><small>{_unbroken(escape(tile.beside))}</small></div>"
     )
 
 
@@ -249,6 +250,11 @@ def _footer(figures: Figures) -> str:
 
 
 # --- small things ---------------------------------------------------------------------------------
+def _unbroken(text: str) -> str:
+    """With numbers that stay on one line with their units."""
+    return re.sub(r"(?<=\d) (?=%|[a-zµ]+\b)", "\u00a0", text)
+
+
 def _shown_lake(figures: Figures) -> str:
     return masked(figures.lake)
 

@@ -127,14 +127,14 @@ def tiles_of(one: Series, slo: Slo) -> list[Tile]:
             "backlog", units.count(_last(one.backlog)), f"at most {units.count(_most(one.backlog))}"
         ),
         Tile("busy", units.percent(one.utilisation), "of the workers' time"),
-        _kept_tile("in time", one.in_time, slo, "of those judged"),
+        _kept_tile("in time", one.in_time, slo, "did not wait too long"),
         _kept_tile("without loss", one.succeeded, slo, "of all lives"),
     ]
 
 
 def _kept_tile(name: str, share: float | None, slo: Slo, about: str) -> Tile:
     mood = "" if share is None else "good" if share >= slo.target else "bad"
-    return Tile(name, units.percent(share), f"{about}, goal {units.percent(slo.target)}", mood)
+    return Tile(name, units.percent(share), f"{about} (goal {units.percent(slo.target)})", mood)
 
 
 def _quantiles(spans: list[Durations]) -> list[Curve]:

@@ -1,4 +1,4 @@
-"""A queue in a few lines: it writes a journal like a store's, and knows what gold should say of it."""
+"""A queue in a few lines: it writes a journal like a store's, and what gold should say of it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def expected(rows: Iterable[Row]) -> dict[tuple[str, str, datetime], Row]:
 
 
 def _nothing() -> Row:
-    return Counter() | {"waits": [], "runs": [], "names": set()}
+    counts = ("events", "died", "attempts", "failures", "retries", "lives")
+    return dict.fromkeys(counts, 0) | {"waits": [], "runs": [], "names": set()}
 
 
 def _add(one: Row, row: Row) -> None:

@@ -65,7 +65,7 @@ def same(found: Rows, wanted: Rows) -> None:
 
 
 def _quantile(values: Sequence[float], rank: int) -> float | None:
-    """The smallest value that so many percent of them are not above. Few values are kept exactly."""
+    """The smallest value that so many percent are not above. Sketches keep few values exactly."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * rank / 100) - 1)] if ordered else None
 
@@ -174,11 +174,15 @@ def test_what_the_store_tells_puts_levels_right_after_events_were_lost(
     bringing.write(journal(spark, made.rows[lost:]))
 
     wanted, found = expected(made.rows), minutes(lake)
-    for key in list(found)[-3:]:
-        assert levels(found[max(found)]) == levels(wanted[max(wanted)]), key
+    came_after = [key for key in found if found[key]["first_seq"] > lost]
+    assert len(came_after) >= 2
+    for key in came_after:
+        assert levels(found[key]) == levels(wanted[key]), key
 
 
-def test_a_life_meets_the_limit_of_its_queue_or_misses_it(spark: SparkSession, lake: Lake) -> None:
+def test_a_life_meets_the_limit_of_its_queue_or_misses_it(
+    spark: SparkSession, lake: Lake
+) -> None:
     def ends(seq: int, waited: float | None, **columns: Any) -> Row:
         leased = {"kind": "acked", "from_state": "inflight", "to_state": None, "waited": waited}
         return event(seq) | leased | columns
@@ -201,7 +205,7 @@ def test_a_life_meets_the_limit_of_its_queue_or_misses_it(spark: SparkSession, l
     jobs, mails = found[STORE, "jobs", START], found[STORE, "mails", START]
     assert (jobs["slo_met"], jobs["slo_missed"], jobs["slo_limit"]) == (1, 4, 2.0)
     assert (mails["slo_met"], mails["slo_missed"], mails["slo_limit"]) == (0, 0, None)
-    assert jobs["lives"] == 11
+    assert jobs["lives"] == 10
 
 
 def test_retention_keeps_the_newest_row_of_every_queue(spark: SparkSession, lake: Lake) -> None:

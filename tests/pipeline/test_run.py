@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from localqueue import Journal, PersistentQueue
 from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed, StoreMissing
 from localqueue.failpoints import listening
+from localqueue.spark.leadership import Leadership
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.pipeline import Pipeline, Progress
 
@@ -162,6 +163,21 @@ def test_a_run_that_ended_in_the_middle_is_continued(
     work(queue, 5)
     Pipeline(url, lake, spark=spark, rows_per_batch=13).run()
 
+    agree(lake, queue)
+
+
+def test_a_second_one_of_its_name_is_refused_while_it_runs(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    work(queue, 4)
+    pipeline = Pipeline(url, lake, name="nightly", spark=spark)
+    running = Leadership(queue.store, "pipeline:nightly")
+
+    with pytest.raises(ConfigurationError, match="'pipeline:nightly' belongs to another query"):
+        pipeline.run()
+
+    running.close()
+    pipeline.run()
     agree(lake, queue)
 
 

@@ -136,18 +136,23 @@ class Reader:
 
     def __init__(self, options: Options, fails: bool = False) -> None:
         if fails:
-            raise ValueError(options.url)
+            raise refusal(options)
         self.options = options
 
     def partitions(self) -> list[int]:
-        raise ValueError(self.options.url)
+        raise refusal(self.options)
 
     def stage(self) -> None:
         raise OSError(f"ada may not write with the key {KEY}")
 
     def read(self, partition: int) -> Iterator[int]:
         yield partition
-        raise ValueError(self.options.url)
+        raise refusal(self.options)
+
+
+def refusal(options: Options) -> ValueError:
+    """As a driver words it: with the URL, and with the bare password in both its spellings."""
+    return ValueError(f"{options.url} refuses ada's {MEANT}", *sorted(secrets_of(options.url)))
 
 
 def test_a_reader_shows_no_password_wherever_it_fails() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from localqueue.errors import ConfigurationError
-from localqueue.spark.options import Options
+from localqueue.spark.data_source import LocalQueueSource
+from localqueue.spark.options import OPTIONS, Direction, Options
 
 URL = "sqlite:////data/jobs.sqlite3"
 
@@ -100,6 +103,52 @@ def test_what_is_not_given_has_a_default_that_loses_nothing() -> None:
 def test_a_wrong_option_says_what_would_be_right(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         parse(**given)
+
+
+READING = {
+    *("content", "columns", "where", "payloadSchema", "mode", "startingOffsets", "endingOffsets"),
+    *("startingTimestamp", "endingTimestamp", "maxRowsPerTrigger", "minPartitions"),
+    *("failOnDataLoss", "consumerGroup", "lease", "leaseTimeout"),
+}
+WRITING = {
+    *("sinkId", "batchId", "stagingDirectory", "putTimeout", "dedupeWindow", "checkpointLocation"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "other"),
+    [
+        *((name, "reading", "writing") for name in sorted(READING)),
+        *((name, "writing", "reading") for name in sorted(WRITING)),
+    ],
+)
+def test_an_option_of_the_other_direction_is_an_error_that_says_so(
+    name: str, direction: Direction, other: Direction
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"option {name} is for {direction} only"):
+        Options.parse({"url": URL, name.lower(): "1"}, other)
+
+
+def test_an_option_is_taken_in_its_own_direction_and_those_of_both_in_both() -> None:
+    assert {*READING, *WRITING, "url", "queue"} == {option.name for option in OPTIONS.values()}
+    assert Options.parse({"url": URL, "queue": "a", "lease": "true"}, "reading").lease
+    assert Options.parse({"url": URL, "queue": "a", "sinkId": "s"}, "writing").sink_id == "s"
+
+
+def test_a_read_takes_no_options_of_a_write_nor_the_other_way_round() -> None:
+    schema = StructType([StructField("value", StringType())])
+    read = LocalQueueSource({"url": URL, "queue": "a", "sinkId": "s"})
+    write = LocalQueueSource({"url": URL, "queue": "a", "startingOffsets": "latest"})
+
+    asks: list[Callable[[], object]]
+    asks = [read.schema, lambda: read.reader(schema), lambda: read.streamReader(schema)]
+    for ask in asks:
+        with pytest.raises(ConfigurationError, match="option sinkId is for writing only"):
+            ask()
+    asks = [lambda: write.writer(schema, False), lambda: write.streamWriter(schema, False)]
+    for ask in asks:
+        with pytest.raises(ConfigurationError, match="option startingOffsets is for reading only"):
+            ask()
 
 
 def test_a_store_must_be_named() -> None:

@@ -628,7 +628,7 @@ def test_messages_that_stand_in_a_topics_log_are_not_left_out_in_silence(
         row["kind"] for row in Stream(url, queue="news", content="journal").batch()
     ]
     assert Stream(url, queue="news.web", content="dead_letters").plan() is None
-    assert "'news" not in caplog.text
+    assert "topic's log" not in caplog.text
 
     assert values(Stream(url).batch()) == ["a"]
     assert "queue 'news', queue 'news.web' stand in a topic's log" in caplog.text

@@ -20,7 +20,15 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from localqueue import PersistentQueue, failpoints
 from localqueue.errors import ConfigurationError, StoreCorrupt
@@ -158,10 +166,56 @@ def test_a_recorded_file_that_is_lost_is_an_error_and_not_a_batch_without_it(
     shutil.rmtree(store_path.with_name(f"{store_path.name}-staging"))
 
     again = job(url)
-    with pytest.raises(StoreCorrupt, match="is not there"):
+    with pytest.raises(
+        StoreCorrupt,
+        match=r"batch '1' of sinkId 'orders' cannot go on: the staged file .* is not there;"
+        r" .*\. 2,000 of its 12,000 rows are not put\. Bring its 1 files back to .*-staging;"
+        r" .* with another sinkId, which puts all its rows, 10,000 of them for the second time",
+    ):
         again.commit([*run_tasks(again, SCHEMA, numbers(0, MANY))])
 
     assert len(messages(url)) == 10_000
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed"])
+def test_lost_files_of_a_batch_that_is_not_begun_are_replaced_by_the_same_rows(
+    url: str, store_path: Path, damage: str
+) -> None:
+    writer = job(url)
+    with failpoints.listening(stopping_at("sink.after-manifest")), pytest.raises(Stop):
+        writer.commit([*run_tasks(writer, SCHEMA, numbers(0, MANY))])
+    folder = store_path.with_name(f"{store_path.name}-staging")
+    [file] = folder.iterdir()
+    if damage == "lost":
+        shutil.rmtree(folder)
+    else:
+        file.write_bytes(file.read_bytes()[:-100])
+
+    other = job(url)
+    with pytest.raises(StoreCorrupt, match="12,000 of its 12,000 rows are not put") as caught:
+        other.commit([*run_tasks(other, SCHEMA, numbers(1, MANY + 1))])
+    assert "second time" not in str(caught.value)
+    assert messages(url) == []
+
+    again = job(url)
+    again.commit([*run_tasks(again, SCHEMA, numbers(MANY // 2, MANY), numbers(0, MANY // 2))])
+
+    assert sorted(put_numbers(url)) == list(range(MANY))
+    assert [entry["done"] for entry in ledger(url)] == [MANY]
+
+
+def test_the_files_of_an_older_batch_are_not_replaced_by_rows_of_another(
+    url: str, tmp_path: Path, store_path: Path
+) -> None:
+    writer = stream(url, tmp_path / "a")
+    with failpoints.listening(stopping_at("sink.after-manifest")), pytest.raises(Stop):
+        write_batch(writer, 0, 0, MANY)
+    shutil.rmtree(store_path.with_name(f"{store_path.name}-staging"))
+
+    with pytest.raises(StoreCorrupt, match="batch '0' of the sink of checkpoint id of a cannot"):
+        write_batch(writer, 1, 0, MANY)
+
+    assert messages(url) == []
 
 
 def test_old_files_that_no_batch_needs_are_removed(url: str, store_path: Path) -> None:
@@ -287,6 +341,93 @@ def test_a_job_without_batches_is_written_once_and_other_rows_are_an_error(url: 
         again.commit([*run_tasks(again, SCHEMA, numbers(5, 10))])
 
     assert put_numbers(url) == list(range(5))
+
+
+def test_a_named_batch_that_is_done_is_left_out_only_when_its_rows_are_the_same(url: str) -> None:
+    first = job(url)
+    first.commit([*run_tasks(first, SCHEMA, numbers(0, 3), numbers(3, 6))])
+
+    replayed = job(url)
+    told = run_tasks(replayed, SCHEMA, numbers(0, 6)[::-2], numbers(0, 6)[::2], [])
+    replayed.commit([*told])
+    other = job(url)
+    with pytest.raises(ConfigurationError, match="the 6 of this run are others and are not"):
+        other.commit([*run_tasks(other, SCHEMA, numbers(6, 12))])
+
+    assert put_numbers(url) == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "a", "b"),
+    [
+        ("headers", MapType(StringType(), StringType()), {"a": "1"}, {"a": "2"}),
+        ("priority", IntegerType(), 1, 2),
+        ("delay", DoubleType(), 0.5, 1.5),
+        ("ttl", DoubleType(), 0.5, 1.5),
+        ("dedupe_key", StringType(), "a", "b"),
+        ("ordering_key", StringType(), "a", "b"),
+    ],
+)
+def test_rows_are_the_same_when_all_their_columns_are(
+    url: str, column: str, kind: DataType, a: object, b: object
+) -> None:
+    schema = StructType([*SCHEMA.fields, StructField(column, kind)])
+    rows = [("1", None), ("1", a)], [("1", a), ("1", None)], [("1", None), ("1", b)], [("1", a)] * 2
+
+    writer = batch_writer(url, schema, queue="jobs")
+    told = run_tasks(writer, schema, *rows)
+
+    digests = [one.facts["jobs"].digest for one in told if isinstance(one, Written)]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def in_query(told: list[WriterCommitMessage], query: str, run: str) -> list[WriterCommitMessage]:
+    """As the tasks of a query tell it."""
+    known = RunningQuery(query, run)
+    return [replace(one, query=known) for one in told if isinstance(one, Written)]
+
+
+def test_the_second_write_of_a_name_is_an_error_after_a_crash_between_the_two(url: str) -> None:
+    def write(run: str, rows: list[tuple[str]]) -> None:
+        writer = job(url, "0")
+        writer.commit([*in_query(run_tasks(writer, SCHEMA, rows), "query", run)])
+
+    write("run 1", numbers(0, 5))
+    # The driver dies, and Spark hands over the batch again.
+    write("run 2", numbers(0, 5))
+    with pytest.raises(ConfigurationError, match="Give each write of a foreachBatch function"):
+        write("run 2", numbers(5, 10))
+
+    assert put_numbers(url) == list(range(5))
+
+
+def test_a_batch_left_half_way_is_the_last_one_that_may_have_other_values(url: str) -> None:
+    def write(run: str, rows: list[tuple[str]]) -> None:
+        writer = job(url, "0")
+        writer.commit([*in_query(run_tasks(writer, SCHEMA, rows), "query", run)])
+
+    with failpoints.listening(stopping_at("sink.after-chunk")), pytest.raises(Stop):
+        write("run 1", numbers(0, MANY))
+    write("run 2", numbers(1, MANY + 1))
+    with pytest.raises(ConfigurationError, match="Give each write of a foreachBatch function"):
+        write("run 2", numbers(2, MANY + 2))
+
+    assert put_numbers(url) == list(range(MANY))
+
+
+def test_a_batch_without_rows_does_not_hide_whose_sink_it_is(url: str, tmp_path: Path) -> None:
+    def write(query: str, batch: int, rows: list[tuple[str]]) -> None:
+        writer = stream(url, tmp_path / query, sinkId="copy")
+        told = in_query(run_tasks(writer, SCHEMA, rows), query, "run") if rows else []
+        writer.commit([*told], batch)
+
+    write("a", 0, numbers(0, 2))
+    write("a", 1, [])
+
+    with pytest.raises(ConfigurationError, match="sinkId 'copy' belongs to another query"):
+        write("b", 2, numbers(2, 4))
+    assert put_numbers(url) == [0, 1]
 
 
 @pytest.mark.parametrize("batch", [None, "monday"])

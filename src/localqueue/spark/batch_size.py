@@ -8,7 +8,7 @@ LONG = 1.0
 """Seconds of handlers in one job: a job costs some 50 ms of all cores together."""
 SHORT = 0.1
 """What is left is shared by all lanes, but not into jobs that are shorter than this."""
-_GROWTH = 8
+_GROWTH = 32
 _WEIGHT = 0.5
 
 

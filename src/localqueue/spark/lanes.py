@@ -21,7 +21,7 @@ from localqueue.errors import (
 )
 from localqueue.message import QueueMessage
 from localqueue.spark.answers import Answer, DiedBefore, News, Ran, Unloadable, Unreadable, Word
-from localqueue.spark.batch_size import BatchSize
+from localqueue.spark.batch_size import LONG, BatchSize
 from localqueue.spark.handler_task import HandlerTask
 from localqueue.spark.jobs import Jobs
 from localqueue.spark.news import NewsDesk
@@ -68,6 +68,8 @@ class Lanes(Lobby):
         ``waiting`` is how many messages wait in the queues.
         """
         super().__init__(shift, liveness)
+        # Lanes take a while: less would send messages to and fro.
+        shift.patience = LONG
         self.execution = execution
         self.desk = desk
         self._size = size

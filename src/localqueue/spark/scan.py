@@ -51,7 +51,11 @@ class ReadTask(InputPartition, ABC):
 
 
 class Source(Protocol):
-    """One store, its chosen queues and content. A closed source answers nothing."""
+    """One store, its chosen queues and content. A closed source answers nothing.
+
+    Plans are of the rows that meet the option ``where`` and all filters; ConfigurationError for a
+    filter that the store cannot answer exactly.
+    """
 
     @property
     def store_id(self) -> str:
@@ -102,8 +106,7 @@ class Source(Protocol):
     def without_payloads(self) -> list[str]:
         """The chosen queues whose journal keeps no payloads."""
 
-    # --- plans: only of rows that meet the option ``where`` and all filters. ConfigurationError for
-    # --- a filter that the store cannot answer exactly
+    # --- plans ------------------------------------------------------------------------------------
     def plan_messages(self, filters: Sequence[Filter] = ()) -> list[ReadTask]:
         """The messages, or the dead letters, that are there now.
 

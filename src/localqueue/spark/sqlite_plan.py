@@ -74,11 +74,11 @@ class Plan:
         """Rows of messages up to the newest one, and what subscribers have not read."""
         columns = self._columns()
         conditions = _conditions(filters, columns)
-        states = _chosen_numbers(columns["state"], filters)
+        states = _chosen_numbers("state", columns, filters)
         if self._options.content == "dead_letters":
             conditions.append(f"{{state}} = {DEAD}")
             states &= {DEAD}
-        queues = _chosen_numbers(columns["queue"], filters)
+        queues = _chosen_numbers("queue", columns, filters)
         if self._options.queues:
             conditions.append(f"{{queue}} IN ({_listed(self._names)})")
         counts = self._counts()
@@ -285,14 +285,16 @@ def _condition(given: Filter, columns: Mapping[str, Column]) -> str:
     return found
 
 
-def _chosen_numbers(column: Column, filters: Iterable[Filter]) -> set[int]:
+def _chosen_numbers(
+    name: str, columns: Mapping[str, Column], filters: Iterable[Filter]
+) -> set[int]:
     """The numbers of a column of words that all filters on it take."""
+    column = columns[name]
     assert isinstance(column, Word)
     numbers = set(column.words)
     for one in filters:
-        if column.sql == f"{{{column_of(one)}}}":
-            taken = column.numbers(one)
-            numbers &= numbers if taken is None else set(taken)
+        taken = column.numbers(one) if column_of(one) == name else None
+        numbers &= numbers if taken is None else set(taken)
     return numbers
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH_SIZE = 1000
-PER_CORE = 2
-"""Batches side by side for each core: while one is settled and leased, another runs."""
 
 
 class _OtherOptions(TypedDict, total=False):
@@ -109,8 +107,9 @@ class SparkWorker(Worker):
         """``spark`` is the active session unless given, classic or Spark Connect.
 
         ``batch_size`` is how many messages a task gets at most: it gets as many as it runs in a
-        second. ``batches`` is how many run side by side, two for each core unless
-        given. ``timeout`` is how long a handler may run. The other options are those of ``Worker``.
+        second. ``batches`` is how many run side by side, some more than there are cores
+        unless given. ``timeout`` is how long a handler may run. The other options are those of
+        ``Worker``.
         """
         refuse_generator_function(handler)
         self._session = _session(spark)
@@ -118,7 +117,7 @@ class SparkWorker(Worker):
         self.batch_size = check_count("batch_size", batch_size, least=1)
         self.time_limit = None if timeout is None else check_seconds("timeout", timeout, zero=False)
         if batches is None:
-            batches = PER_CORE * self._jobs.cores
+            batches = _more_than(self._jobs.cores)
         super().__init__(
             queues,
             plain(handler),
@@ -168,6 +167,11 @@ class SparkWorker(Worker):
         except StoreError:
             # It is only about how the last ones are shared.
             return self.batch_size * self.concurrency
+
+
+def _more_than(cores: int) -> int:
+    """So many batches that no core waits while one is settled and the next is leased."""
+    return cores + max(1, cores // 4)
 
 
 def _session(given: SparkSession | None) -> SparkSession:

@@ -16,8 +16,6 @@ from localqueue.workers.liveness import bury_the_dead
 from localqueue.workers.shift import Shift
 from localqueue.workers.source import Sources
 
-STALLED = 0.1
-"""When no runner took a message for so long, what was leased ahead is given back."""
 BURY_EVERY = 0.25
 SEEN_EVERY = 10.0
 """How often a worker with a name says that it is there."""
@@ -95,7 +93,7 @@ class Duties:
         before, since = self._begun
         if not self._shift.pending or begun != before:
             self._begun = (begun, now)
-        elif now - max(since, self._shift.given_at) >= STALLED:
+        elif now - max(since, self._shift.given_at) >= self._shift.patience:
             self._holding.give_back_pending()
 
     async def _report(self, now: float) -> None:

@@ -14,6 +14,9 @@ from localqueue.workers.context import Slot
 from localqueue.workers.shutdown import Shutdown
 from localqueue.workers.summary import Summary
 
+STALLED = 0.1
+"""Seconds: how long a message that is leased waits for a handler, where one can tell."""
+
 
 class Ended(NamedTuple):
     """A delivery that is over, but for its settlement."""
@@ -39,6 +42,8 @@ class Shift:
         self.bell = bell
         self.share = 1
         """How many messages a runner takes at a time; whoever runs them may change it."""
+        self.patience = STALLED
+        """When no runner took a message for so long, what was leased ahead is given back."""
         self.pending: deque[QueueMessage[Any]] = deque()
         """Leased, and no handler has begun."""
         self.acks: deque[QueueMessage[Any]] = deque()

@@ -7,122 +7,121 @@ made, because it had nothing. A ``counted`` event is believed more than the tabl
 that were lost to a trimmed journal or a quarantine put the levels wrong only until the next one.
 Where none of it is known, levels are null.
 
+When a store counts, it tells the counts of all queues that changed since it last did. So one seq
+divides the events of all queues: those up to the last ``counted`` event are in the last counts that
+each queue has, the others are not.
+
 The newest row of each queue is marked as open, by ``until``, and comes to every merge: the next row
 begins from it, however long ago it was.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
-from pyspark.sql import functions as f
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from localqueue.spark.pipeline.definition import MOMENT
+from localqueue.spark.pipeline.minutes import LEVELS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-STATES = ("ready", "delayed", "held", "inflight", "dead")
-KEYS = ("store", "queue")
-
 OPEN = datetime(2200, 1, 1, tzinfo=UTC)
 """``until`` of a queue's newest row. Later than any event, and readers that count nanoseconds can
 still show it."""
-_MADE = datetime(1970, 1, 1, tzinfo=UTC)
-"""``until`` of a summary of events that configure the queue; the first of them may have made it.
-Other summaries have null."""
+
+# A row that is made of new events has in ``until`` what they are; one of the table has a time.
+NEW, CONFIGURES, IN_COUNTS = 1, 2, 4
+NEW_BELOW = 8
+"""Microseconds since 1970."""
+
+Numbers = npt.NDArray[np.int64]
 
 
-# --- of some events -------------------------------------------------------------------------------
-def with_counted(events: DataFrame) -> DataFrame:
-    """The events, each with the last counts that the store has told of its queue among them."""
-    told = events.where("kind = 'counted' AND detail IS NOT NULL")
-    last = told.groupBy(*KEYS).agg(f.max_by("detail", "seq").alias("told"), f.max("seq").alias("s"))
-    counts = f.from_json("told", ", ".join(f"{state} bigint" for state in STATES))
-    last = last.select(*KEYS, f.col("s").alias("counted_seq"), counts.alias("counted"))
-    return events.join(f.broadcast(last), list(KEYS), "left")
+def in_counts(events: DataFrame) -> Column:
+    """Whether an event is in what its store has counted, as far as these events tell it.
 
-
-def before_it_was_counted() -> Column:
-    """Whether the event's part is in what was counted; null where nothing was."""
-    return f.col("seq") <= f.col("counted_seq")
-
-
-def what_was_counted() -> list[Column]:
-    """Aggregates: the counts, where the event that told them is among the events."""
-    told = f.col("seq") == f.col("counted_seq")
-    return [
-        f.max(f.when(told, f.col(f"counted.{state}"))).alias(f"{state}_told") for state in STATES
-    ]
-
-
-def moves() -> dict[str, Column]:
-    """What events of one shape moved, and their part in what was there before all the events.
-
-    Added up over all minutes of a queue, the parts are the level before the first of the events:
-    what was counted, less what had moved until then. They are null where nothing was counted.
+    This runs a job, which reads few columns.
     """
-    found: dict[str, Column] = {}
-    for state in STATES:
-        net = f.col("n") * (_is("to_state", state) - _is("from_state", state))
-        told = f.coalesce(f.col(f"{state}_told"), f.lit(0))
-        found[f"{state}_net"] = net
-        found[state] = f.when(f.col("before"), told - net).when(~f.col("before"), f.lit(0))
-    return found | {"until": f.when(f.col("kind") == "configured", f.lit(_MADE))}
+    from pyspark.sql import functions as f
 
-
-def _is(column: str, state: str) -> Column:
-    return f.when(f.col(column) == state, 1).otherwise(0)
-
-
-# --- of summaries and rows of the table -----------------------------------------------------------
-def moves_of_both() -> list[Column]:
-    """Aggregates: what the rows of one minute have, apart for new ones and those of the table."""
-    new = f.col("until").isNull() | (f.col("until") == f.lit(_MADE))
-    columns = [
-        f.max(f.when(new, 1).otherwise(0)).alias("is_new"),
-        f.max(f.when(new, 0).otherwise(1)).alias("is_old"),
-        (
-            f.min(f.when(f.col("until") == f.lit(_MADE), f.col("first_seq"))) == f.min("first_seq")
-        ).alias("is_made"),
+    told = events.where("kind = 'counted' AND detail IS NOT NULL")
+    last = told.groupBy("store", "shard").agg(f.max("seq").alias("seq")).collect()
+    places = [
+        (f.col("store") == one.store) & (f.col("shard") == one.shard) & (f.col("seq") <= one.seq)
+        for one in last
     ]
-    for state in STATES:
-        level, net = f.col(state), f.col(f"{state}_net")
-        columns += [
-            f.sum(f.when(new, net).otherwise(0)).alias(f"{state}_news"),
-            f.sum(f.when(new, 0).otherwise(net)).alias(f"{state}_olds"),
-            f.sum(f.when(new, level)).alias(f"{state}_before"),
-            f.max(f.when(~new, level)).alias(f"{state}_level"),
-        ]
-    return columns
+    return reduce(lambda a, b: a | b, places, f.lit(False))
 
 
-def with_levels(rows: DataFrame) -> DataFrame:
-    """Rows with ``moves_of_both``, one for each minute, with each state's level and net."""
-    in_order = Window.partitionBy(*KEYS).orderBy("minute")
-    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    from_here = in_order.rowsBetween(Window.currentRow, Window.unboundedFollowing)
-    later = in_order.rowsBetween(1, Window.unboundedFollowing)
-    just_made = (f.sum("is_old").over(whole) == 0) & f.first("is_made").over(whole)
-    has_news = f.sum("is_new").over(so_far) > 0
-    found: dict[str, Column] = {}
-    for state in STATES:
-        level, olds = f.col(f"{state}_level"), f.col(f"{state}_olds")
-        # The level before all news, as it was counted; and as the table had it.
-        before = f.coalesce(f.sum(f"{state}_before").over(whole), f.when(just_made, 0))
-        newest = f.last(level, ignorenulls=True).over(whole)
-        put_right = f.when(has_news, f.coalesce(before - newest, f.lit(0))).otherwise(0)
-        # What the table had for this minute, also where it has no row for it.
-        had = f.coalesce(
-            f.last(level, ignorenulls=True).over(so_far),
-            f.first(level - olds, ignorenulls=True).over(from_here),
-        )
-        counted_back = before - f.coalesce(f.sum(olds).over(later), f.lit(0))
-        news = f.sum(f"{state}_news").over(so_far)
-        found[state] = f.coalesce(had + put_right, counted_back) + news
-        found[f"{state}_net"] = olds + f.col(f"{state}_news")
-    found["backlog"] = found["ready"] + found["delayed"] + found["held"]
-    is_newest = f.lead("minute").over(in_order).isNull()
-    found["until"] = f.when(is_newest, f.lit(OPEN)).otherwise(f.col("minute"))
-    return rows.withColumns(found)
+def counts_told() -> Column:
+    """An aggregate: the last counts that the store has told of a queue, as JSON."""
+    from pyspark.sql import functions as f
+
+    counted = f.col("kind") == "counted"
+    return f.max_by(f.when(counted, f.col("detail")), f.when(counted, f.col("seq")))
+
+
+def moves(shapes: pa.RecordBatch) -> dict[str, pa.Array]:
+    """What shapes do to levels: nets, the counts where they were told, and what they are."""
+    n = shapes["n"].to_numpy()
+    told = [{} if text is None else json.loads(text) for text in shapes["told"].to_pylist()]
+    found: dict[str, pa.Array] = {}
+    for state in LEVELS:
+        change = _ones(shapes["to_state"], state) - _ones(shapes["from_state"], state)
+        found[f"{state}_net"] = pa.array(n * change)
+        found[state] = pa.array([counts.get(state) for counts in told], pa.int64())
+    what = NEW + CONFIGURES * _ones(shapes["kind"], "configured")
+    what += IN_COUNTS * _ones(shapes["in_counts"], True)
+    return found | {"until": pa.array(what, pa.int64()).cast(MOMENT)}
+
+
+def _ones(column: pa.Array, wanted: str | bool) -> Numbers:
+    """1 where the column is so, 0 elsewhere."""
+    ones: Numbers = pc.fill_null(pc.equal(column, wanted), False).cast(pa.int64()).to_numpy()
+    return ones
+
+
+def levels(
+    had: list[int | None], olds: Numbers, news: Numbers, before: int | None, first_new: int
+) -> list[int | None]:
+    """The levels of one state of one queue at the end of each of its minutes.
+
+    ``had`` is what the table has, None where it does not know or has no row. ``olds`` and ``news``
+    are what moved, in events that the table has and in new ones. ``before`` is the level before
+    all new events if it was told, and ``first_new`` the first minute that has some.
+    """
+    known = [minute for minute, level in enumerate(had) if level is not None]
+    wrong = 0
+    if known:
+        then = _carried(had, known, np.cumsum(olds))
+        if before is not None:
+            wrong = before - then[-1]
+    elif before is not None:
+        # Back from there, through events that came when nothing was known.
+        then = _carried([*had[:-1], before], [len(had) - 1], np.cumsum(olds))
+    else:
+        return list(had)
+    new = np.cumsum(news).tolist()
+    return [
+        level + new[minute] + (wrong if minute >= first_new else 0)
+        for minute, level in enumerate(then)
+    ]
+
+
+def _carried(had: Sequence[int | None], known: list[int], moved: Numbers) -> list[int]:
+    """What the table would have for every minute: as the last that is known, or else the first."""
+    nearest, found = known[0], list[int]()
+    for minute, sofar in enumerate(moved.tolist()):
+        if had[minute] is not None:
+            nearest = minute
+        found.append((had[nearest] or 0) + sofar - int(moved[nearest]))
+    return found

@@ -4,8 +4,8 @@ Counts are of messages. ``attempts`` are leases that ended in the minute; their 
 are in the sketches, and in the quantiles that are made of these, in seconds. ``busy`` is how long
 these leases have run, the whole of it in the minute in which they ended, and ``workers`` how many
 had them: ``busy / (60 * workers)`` is how far they were used, which over an hour says more than
-over one minute. ``ready`` to ``dead`` are levels, see ``backlog``; subscribers'
-unread publications are not among them. ``slo`` says what was met and missed.
+over one minute. ``ready`` to ``dead`` are levels, see ``backlog``; subscribers' unread publications
+are not among them. What is met and missed, ``slo`` says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from localqueue.spark.pipeline.definition import MOMENT, Definition, columns
 from localqueue.spark.pipeline.steps import MergeStep
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 KINDS = (
     "enqueued",
@@ -92,95 +93,54 @@ def minutes_step(limits: Mapping[str, float]) -> MergeStep:
 
 
 def _summarize(events: DataFrame, *, limits: Mapping[str, float]) -> DataFrame:
-    """Several rows for a minute, which ``_merge`` adds up.
-
-    Counting by shape takes a fraction of what counting each thing by itself would. Sketches are
-    made apart, of the few events that they need: beside them Spark counts much more slowly.
-    """
-    return _rows(_counts(events, limits)).unionByName(_rows(_times(events)))
-
-
-def _counts(events: DataFrame, limits: Mapping[str, float]) -> DataFrame:
-    """What has the same shape does the same to every count."""
+    """Several rows for a minute, one for each shape; ``_merge`` adds them up."""
     from pyspark.sql import functions as f
 
-    from localqueue.spark.pipeline import backlog, lives, slo
+    from localqueue.spark.pipeline import backlog, quantiles, shapes, slo, spans, worker_counts
 
-    limit = slo.limit_of("queue", limits)
-    shaped = backlog.with_counted(events).groupBy(
-        *_keys(),
+    ended = (f.col("from_state") == "inflight") & ~f.col("to_state").eqNullSafe("inflight")
+    found = events.groupBy(
+        *("store", "queue", spans.start_of_span("at", spans.MINUTE).alias("minute")),
         *("kind", "from_state", "to_state"),
         f.col("error_type").isNotNull().alias("erred"),
-        slo.in_time(limit).alias("in_time"),
-        backlog.before_it_was_counted().alias("before"),
-    )
-    counts = shaped.agg(
+        slo.in_time(slo.limit_of("queue", limits)).alias("in_time"),
+        backlog.in_counts(events).alias("in_counts"),
+    ).agg(
         f.count("*").alias("events"),
         f.sum("n").alias("n"),
         f.min("seq").alias("first_seq"),
         f.max("seq").alias("last_seq"),
-        *backlog.what_was_counted(),
+        backlog.counts_told().alias("told"),
+        f.sum(f.when(ended, f.col("ran"))).alias("busy"),
+        quantiles.sketch_of(f.when(ended, f.col("waited"))).alias("wait_sketch"),
+        quantiles.sketch_of(f.when(ended, f.col("ran"))).alias("run_sketch"),
+        worker_counts.sketch_of(f.when(ended, f.col("worker"))).alias("worker_sketch"),
     )
-    ended, ends_a_life = lives.ends_a_lease(), lives.ends_a_life()
-    failed = ended & lives.failed()
-    what = {
-        **{kind: f.col("kind") == kind for kind in KINDS},
-        "attempts": ended,
-        "failures": failed,
-        "retries": failed & lives.waits_again(),
-        "died": f.col("to_state") == "dead",
-        "lives": ends_a_life,
-        "slo_met": ends_a_life & f.col("in_time"),
-        "slo_missed": ends_a_life & ~f.col("in_time"),
-    }
-    numbers = {name: f.when(which, f.col("n")).otherwise(0) for name, which in what.items()}
-    return counts.withColumns(numbers | backlog.moves() | {"slo_limit": limit})
-
-
-def _times(events: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    from localqueue.spark.pipeline import lives, quantiles, worker_counts
-
-    ended = events.where(lives.ends_a_lease())
-    return ended.groupBy(*_keys()).agg(
-        f.sum("ran").alias("busy"),
-        quantiles.sketch_of("waited").alias("wait_sketch"),
-        quantiles.sketch_of("ran").alias("run_sketch"),
-        worker_counts.sketch_of("worker").alias("worker_sketch"),
-    )
-
-
-def _keys() -> tuple[Column, ...]:
-    from pyspark.sql import functions as f
-
-    from localqueue.spark.pipeline.spans import MINUTE, start_of_span
-
-    return f.col("store"), f.col("queue"), start_of_span("at", MINUTE).alias("minute")
+    return found.mapInArrow(shapes.RowsOfShapes(limits), _spark_schema())
 
 
 def _merge(rows: DataFrame) -> DataFrame:
-    from localqueue.spark.pipeline import backlog, rollups
+    from pyspark.sql import functions as f
+
+    from localqueue.spark.pipeline import merged_minutes, quantiles, worker_counts
 
     merged = (
-        # All minutes of a queue in one place, once for everything that follows.
+        # All minutes of a queue come to one task.
         rows.repartition("store", "queue")
         .groupBy("store", "queue", "minute")
-        .agg(*rollups.added_up(), *backlog.moves_of_both())
-    )
-    return _rows(rollups.with_quantiles(backlog.with_levels(merged)))
-
-
-def _rows(frame: DataFrame) -> DataFrame:
-    """With the columns of the table; null where the frame has none."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return frame.select(
-        *(
-            f.col(field.name)
-            if field.name in frame.columns
-            else f.lit(None).cast(field.dataType).alias(field.name)
-            for field in from_arrow_schema(MINUTES.schema)
+        .agg(
+            quantiles.merged("wait_sketch").alias("wait_sketch"),
+            quantiles.merged("run_sketch").alias("run_sketch"),
+            worker_counts.merged("worker_sketch").alias("worker_sketch"),
+            f.collect_list(f.struct(*merged_minutes.ADDED)).alias("parts"),
         )
     )
+    told = quantiles.of("wait_sketch", "wait") | quantiles.of("run_sketch", "run")
+    told["workers"] = worker_counts.count_of("worker_sketch")
+    return merged.withColumns(told).mapInArrow(merged_minutes.merged_minutes, _spark_schema())
+
+
+def _spark_schema() -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(MINUTES.schema)

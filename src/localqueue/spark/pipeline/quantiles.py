@@ -17,9 +17,9 @@ RANKS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 ACCURACY = 200
 
 
-def sketch_of(seconds: str) -> Column:
+def sketch_of(seconds: Column) -> Column:
     """An aggregate: the sketch of these times, null when there are none."""
-    micros = f.round(f.col(seconds) * 1_000_000).cast("bigint")
+    micros = f.round(seconds * 1_000_000).cast("bigint")
     return f.when(f.count(seconds) > 0, f.kll_sketch_agg_bigint(micros, ACCURACY))
 
 

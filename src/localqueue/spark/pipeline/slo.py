@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as f
-
 from localqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,6 +33,8 @@ def checked_limits(limits: Mapping[str, float]) -> dict[str, float]:
 
 def limit_of(queue: str, limits: Mapping[str, float]) -> Column:
     """The limit of the queue that this column names; null when it has none."""
+    from pyspark.sql import functions as f
+
     if not limits:
         return f.lit(None).cast("double")
     pairs = chain.from_iterable(limits.items())
@@ -43,6 +43,8 @@ def limit_of(queue: str, limits: Mapping[str, float]) -> Column:
 
 def in_time(limit: Column) -> Column:
     """Of an event that ends a life: whether the limit was met; null where it is neither."""
+    from pyspark.sql import functions as f
+
     leased = f.col("from_state").eqNullSafe("inflight")
     waited_in_time = f.coalesce(f.col("waited") <= limit, f.lit(False))
     judged = leased | ~f.col("kind").isin(*TAKEN_BACK)
@@ -54,6 +56,8 @@ def with_burn_rate(rows: DataFrame, objective: float = 0.99) -> DataFrame:
 
     ``objective`` is the share of lives that should meet the limit. Null where none was judged.
     """
+    from pyspark.sql import functions as f
+
     if not 0 < objective < 1:
         raise ConfigurationError(f"the objective is a share between 0 and 1, not {objective!r}")
     judged = f.col("slo_met") + f.col("slo_missed")

@@ -13,6 +13,7 @@ from localqueue.spark.pipeline.attempts import ATTEMPTS, ended_leases
 from localqueue.spark.pipeline.errors import ERRORS_STEP
 from localqueue.spark.pipeline.messages import MESSAGES, ended_lives
 from localqueue.spark.pipeline.minutes import minutes_step
+from localqueue.spark.pipeline.slo import checked_limits
 from localqueue.spark.pipeline.steps import MergeStep, RowStep
 
 SILVER: tuple[RowStep, ...] = (
@@ -27,7 +28,7 @@ def gold(limits: Mapping[str, float] | None = None) -> tuple[MergeStep, ...]:
 
     ``limits`` are how long messages may wait, in seconds by queue, see ``slo``.
     """
-    return minutes_step(limits or {}), ERRORS_STEP
+    return minutes_step(checked_limits(limits or {})), ERRORS_STEP
 
 
 GOLD = gold()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _BITS = 10
 
 
-def sketch_of(name: str) -> Column:
+def sketch_of(name: Column) -> Column:
     """An aggregate: the sketch of these names, null when there are none."""
     return f.when(f.count(name) > 0, f.hll_sketch_agg(name, _BITS))
 

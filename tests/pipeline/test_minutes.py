@@ -180,9 +180,7 @@ def test_what_the_store_tells_puts_levels_right_after_events_were_lost(
         assert levels(found[key]) == levels(wanted[key]), key
 
 
-def test_a_life_meets_the_limit_of_its_queue_or_misses_it(
-    spark: SparkSession, lake: Lake
-) -> None:
+def test_a_life_meets_the_limit_of_its_queue_or_misses_it(spark: SparkSession, lake: Lake) -> None:
     def ends(seq: int, waited: float | None, **columns: Any) -> Row:
         leased = {"kind": "acked", "from_state": "inflight", "to_state": None, "waited": waited}
         return event(seq) | leased | columns

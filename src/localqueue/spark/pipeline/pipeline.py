@@ -30,7 +30,7 @@ from localqueue.spark.pipeline.failures import failure_of
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.quarantine import QUARANTINE
-from localqueue.spark.pipeline.tables import GOLD, SILVER
+from localqueue.spark.pipeline.tables import GOLD, SILVER, gold
 from localqueue.spark.pipeline.writing import LakeWriter
 from localqueue.spark.registration import is_connect
 from localqueue.spark.scan import Source, open_source
@@ -84,7 +84,8 @@ class Pipeline:
     A pipeline can run anywhere that sees the store, as often as wanted, also at the same time as
     one of another name: who comes second adds nothing twice. A second one of the same name is
     refused while the first one runs (ConfigurationError). Deleting the checkpoint is harmless.
-    ``retention`` says by table how long its rows are kept; without it for ever.
+    ``retention`` says by table how long its rows are kept; without it for ever. ``slo`` says by
+    queue how many seconds a message may wait, and ``minutes`` counts what kept to it.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Pipeline:
         rows_per_batch: int = ROWS_PER_BATCH,
         fail_on_data_loss: bool = True,
         retention: Mapping[str, timedelta] | None = None,
+        slo: Mapping[str, float] | None = None,
     ) -> None:
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigurationError(
@@ -119,6 +121,7 @@ class Pipeline:
             self._given["queue"] = ",".join(queues)
         self.options = Options.parse(self._given)
         self._retention = _checked(retention or {})
+        self._gold = gold(slo)
         self._spark = spark
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
@@ -148,7 +151,7 @@ class Pipeline:
         with ExitStack() as at_the_end:
             checkpoint = self._checkpoint_folder(at_the_end)
             with self._source() as source:
-                writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, GOLD)
+                writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, self._gold)
                 start = self._start(writer, source, checkpoint)
             writer.catch_up()
             self._stream(writer, start, checkpoint, None if once else every, done)

@@ -15,7 +15,7 @@ class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist has
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if "spark" in nodeid or "tests/pipeline/" in nodeid else nodeid
+        return "spark" if "spark" in nodeid or "pipeline" in nodeid else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

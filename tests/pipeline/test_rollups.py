@@ -36,8 +36,8 @@ def rows() -> list[Row]:
         if n % 3:
             made.append(event(n, at=at))
         else:
-            times = {"waited": n * 7919 % 3001 / 1000, "ran": n * 6007 % 2003 / 1000}
-            made.append(ended(n, at=at, worker=f"w{n % 5}", **times))
+            waited, ran = n * 7919 % 3001 / 1000, n * 6007 % 2003 / 1000
+            made.append(ended(n, at=at, worker=f"w{n % 5}", waited=waited, ran=ran))
     return made
 
 

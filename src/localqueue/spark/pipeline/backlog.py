@@ -5,7 +5,7 @@ moved. Where to begin is known in three ways: from the rows that the table has; 
 an event with which the store tells its own counts now and then; and for a queue that was just
 made, because it had nothing. A ``counted`` event is believed more than the table, so that events
 that were lost to a trimmed journal or a quarantine put the levels wrong only until the next one.
-Where none of it is known, levels are null.
+Where none of it is known, levels are null, and a minute that is over may stay so.
 
 When a store counts, it tells the counts of all queues that changed since it last did. So one seq
 divides the events of all queues: those up to the last ``counted`` event are in the last counts that

@@ -64,6 +64,9 @@ MINUTES = Definition(
         ("store", pa.string()),
         ("queue", pa.string()),
         ("minute", MOMENT),
+        # The minute again; of a queue's newest row, far in the future: its levels still hold.
+        # Here in front, because the log keeps the bounds of the first 32 columns only.
+        ("until", MOMENT),
         *((name, pa.int64()) for name in SUMS),
         ("busy", pa.float64()),
         ("workers", pa.int64()),
@@ -78,8 +81,6 @@ MINUTES = Definition(
         ("worker_sketch", pa.binary()),
         ("first_seq", pa.int64()),
         ("last_seq", pa.int64()),
-        # The minute again; of a queue's newest row, far in the future: its levels still hold.
-        ("until", MOMENT),
     ),
     statistics=("store", "queue", "minute", "until"),
     # Retention goes by it too, so that the newest row of a queue stays, however old.

@@ -13,7 +13,7 @@ from benchmarks.timing import seconds
 from benchmarks.values import job
 from localqueue import PersistentQueue
 from localqueue.spark import session
-from localqueue.spark.workers import SparkWorker
+from localqueue.spark.workers.worker import SparkWorker
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.workers import Worker
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OF_A_PROCESS = 0.25
-"""With a handler that does nothing: all that Spark adds, against a process beside the worker."""
+"""With a handler that does nothing: all that Spark adds, against one that calls it itself."""
 ON_TWO_CORES = 1.7
 BUSY = 0.005
 """Seconds of CPU time for each message."""
@@ -97,7 +97,7 @@ def _measure(
         ours, theirs = [], []
         for _ in range(rounds):
             ours.append(on_spark(messages))
-            theirs.append(_drained(queue, Worker(queue, handler, kind="process"), messages))
+            theirs.append(_drained(queue, Worker(queue, handler), messages))
     return min(ours), min(theirs)
 
 

@@ -40,8 +40,9 @@ class Reckoning:
         """Everything that holds whenever workers are killed; ``killed`` are their names."""
         self.check_history()
         self.check_ends_of_leases(killed)
-        self.check_repetitions()
+        # Before what it may lead to: who is charged too often is set aside.
         self.check_charges()
+        self.check_repetitions()
         self.check_nothing_is_lost()
 
     def check_history(self) -> None:
@@ -73,8 +74,9 @@ class Reckoning:
         for (id, attempt), times in self.done.items():
             if times > 1:
                 raise Broken(f"message {id}: attempt {attempt} was handled {times} times")
-            if closed.get((id, attempt)) not in ("acked", "lease_expired"):
-                raise Broken(f"message {id}: attempt {attempt} was handled and {closed}")
+            end = closed.get((id, attempt))
+            if end not in ("acked", "lease_expired"):
+                raise Broken(f"message {id}: attempt {attempt} was handled and ended as {end}")
 
     def check_charges(self) -> None:
         """Only what a runner had taken is charged with a crash, once for each time."""

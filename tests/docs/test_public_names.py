@@ -40,7 +40,8 @@ from localqueue import (
 from localqueue.adapters import dispatch, notification
 from localqueue.commits import protocol as commit_protocol
 from localqueue.spark import options as spark_options
-from localqueue.spark import put_columns, schema
+from localqueue.spark.read import schema
+from localqueue.spark.write import put_columns
 from localqueue.stores import minimal, protocol, records
 from localqueue.stores.sqlite.states import ACTORS, KINDS
 from localqueue.telemetry import prometheus

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.spark.options import Options
 from localqueue.spark.pipeline.places import Place
-from localqueue.spark.schema import spark_schema
+from localqueue.spark.read.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from localqueue.codec import decode_headers
 from localqueue.spark.options import Options
-from localqueue.spark.scan import ReadTask, Source, open_source, read_task
-from localqueue.spark.schema import spark_schema
+from localqueue.spark.read.scan import ReadTask, Source, open_source, read_task
+from localqueue.spark.read.schema import spark_schema
 from localqueue.stores.protocol import JournalEvent, QueueStore, StoredMessage
 
 Row = dict[str, Any]

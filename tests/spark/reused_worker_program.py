@@ -46,7 +46,7 @@ def main(path: str) -> dict[str, Any]:
 
     def watch(kept: Any) -> None:
         """Note which library reads here."""
-        from localqueue.spark import sqlite_read
+        from localqueue.spark.read.sqlite import library as sqlite_read
 
         def noting(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
             def call(*given: Any) -> Any:

@@ -153,7 +153,7 @@ def queries(spark: SparkSession, url: str, folder: Path) -> Iterator[Callable[[]
 def main(url: str, folder: Path) -> None:
     events = folder / "events"
     events.mkdir(parents=True)
-    quiet = files("localqueue.spark").joinpath("log4j2.properties").read_text()
+    quiet = files("localqueue.spark.sessions").joinpath("log4j2.properties").read_text()
     talkative = folder / "log4j2.properties"
     talkative.write_text(quiet.replace("level = error", "level = info"))
     spark = localqueue.spark.session(

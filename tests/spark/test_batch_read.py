@@ -30,13 +30,14 @@ from localqueue.policies import (
     OrderingKeys,
     PublishSubscribeRouting,
 )
-from localqueue.spark import sqlite_plan, sqlite_rows
 from localqueue.spark.data_source import LocalQueueSource
-from localqueue.spark.scan import read_task
-from localqueue.spark.schema import MESSAGE_COLUMNS
-from localqueue.spark.sqlite_read import read_by_adbc, read_by_sqlite3
-from localqueue.spark.sqlite_tables import MESSAGE_CELLS, MESSAGES
-from localqueue.spark.sqlite_task import SQLiteTask
+from localqueue.spark.read.scan import read_task
+from localqueue.spark.read.schema import MESSAGE_COLUMNS
+from localqueue.spark.read.sqlite import plan as sqlite_plan
+from localqueue.spark.read.sqlite import rows as sqlite_rows
+from localqueue.spark.read.sqlite.library import read_by_adbc, read_by_sqlite3
+from localqueue.spark.read.sqlite.tables import MESSAGE_CELLS, MESSAGES
+from localqueue.spark.read.sqlite.task import SQLiteTask
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite import open_files
 from localqueue.stores.sqlite.store import SQLiteQueueStore

@@ -32,8 +32,8 @@ from pyspark.sql.types import StructType
 from localqueue import PersistentQueue
 from localqueue.errors import ConfigurationError
 from localqueue.spark.data_source import LocalQueueSource
-from localqueue.spark.schema import MESSAGE_COLUMNS
-from localqueue.spark.where import parse_where
+from localqueue.spark.read.schema import MESSAGE_COLUMNS
+from localqueue.spark.read.where import parse_where
 from tests.spark.full_store import fill
 from tests.spark.reading import Row, options_of, plan, read, rows_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localqueue.errors import ConfigurationError
-from localqueue.spark import java
+from localqueue.spark.sessions import java
 
 
 @pytest.fixture(autouse=True)

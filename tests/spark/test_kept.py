@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from localqueue import PersistentQueue
 from localqueue.errors import JournalTrimmed
 from localqueue.policies import Journal
-from localqueue.spark.batch_reader import BatchReader
-from localqueue.spark.schema import spark_schema
+from localqueue.spark.read.batch_reader import BatchReader
+from localqueue.spark.read.schema import spark_schema
 from tests.spark.reading import options_of
 
 FEW = 10

@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 
 from localqueue import PersistentQueue
 from localqueue.spark.leadership import leader_file
-from localqueue.spark.leased_stream import liveness_of
+from localqueue.spark.lease.leased_stream import liveness_of
 from localqueue.stores.open import open_store
 from tests.spark.clusters import Server
 from tests.spark.lease_mode_program import start

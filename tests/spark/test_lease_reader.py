@@ -20,12 +20,14 @@ from localqueue.errors import (
     JournalForeign,
     StoreMissing,
 )
-from localqueue.spark import leadership, leased_rows, message_columns
-from localqueue.spark.lease_reader import LeaseStreamReader
-from localqueue.spark.leased_stream import liveness_of
+from localqueue.spark import leadership
+from localqueue.spark.lease import leased_rows
+from localqueue.spark.lease.leased_stream import liveness_of
+from localqueue.spark.lease.reader import LeaseStreamReader
 from localqueue.spark.options import Options
-from localqueue.spark.schema import spark_schema
-from localqueue.spark.stream_reader import JournalStreamReader
+from localqueue.spark.read import message_columns
+from localqueue.spark.read.schema import spark_schema
+from localqueue.spark.stream.reader import JournalStreamReader
 from localqueue.stores.open import open_store
 from localqueue.stores.protocol import Put
 from localqueue.stores.sqlite.store import SQLiteQueueStore

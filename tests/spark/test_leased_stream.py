@@ -19,8 +19,8 @@ from localqueue.clock import Now
 from localqueue.errors import ConfigurationError, StoreBusy
 from localqueue.spark import leadership
 from localqueue.spark.leadership import Leadership
-from localqueue.spark.lease_heartbeat import LeaseHeartbeat
-from localqueue.spark.leased_stream import LeasedStream, liveness_of
+from localqueue.spark.lease.heartbeat import LeaseHeartbeat
+from localqueue.spark.lease.leased_stream import LeasedStream, liveness_of
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.open import open_store
 
@@ -188,7 +188,7 @@ def test_a_second_stream_of_its_name_is_refused_while_it_lives(
 
 LEADER = """
 import signal, sys
-from localqueue.spark.leased_stream import LeasedStream
+from localqueue.spark.lease.leased_stream import LeasedStream
 from localqueue.stores.open import open_store
 stream = LeasedStream(open_store(sys.argv[1]), "jobs", "nightly", float(sys.argv[2]))
 stream.lease(2)

@@ -33,8 +33,8 @@ from pyspark.sql.types import (
 
 from localqueue import PersistentQueue
 from localqueue.errors import ConfigurationError, PayloadMismatch
-from localqueue.spark.payload_schema import payload_names
-from localqueue.spark.schema import spark_schema
+from localqueue.spark.payload.schema import payload_names
+from localqueue.spark.read.schema import spark_schema
 from localqueue.stores.protocol import Put
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.spark.reading import options_of, read

@@ -7,7 +7,7 @@ from bisect import bisect_left
 
 import pytest
 
-from localqueue.spark.ranges import cut, populated
+from localqueue.spark.read.ranges import cut, populated
 
 
 @pytest.mark.parametrize("seed", range(20))

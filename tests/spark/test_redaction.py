@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localqueue.spark.redaction import PATTERN
+from localqueue.spark.sessions.redaction import PATTERN
 from localqueue.stores.masking import MASK, masked
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from localqueue import PersistentQueue
 from localqueue.errors import StoreBusy
-from localqueue.spark import sqlite_read
+from localqueue.spark.read.sqlite import library as sqlite_read
 from localqueue.stores.sqlite import open_files
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.spark.reading import options_of, plan, read, rows_of

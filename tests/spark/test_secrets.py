@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from localqueue.spark.redaction import PATTERN, redact
+from localqueue.spark.sessions.redaction import PATTERN, redact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

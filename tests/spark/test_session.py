@@ -12,8 +12,8 @@ import pytest
 
 import localqueue.spark
 from localqueue.errors import ConfigurationError
-from localqueue.spark.redaction import PATTERN
-from localqueue.spark.session_settings import set_up
+from localqueue.spark.sessions.redaction import PATTERN
+from localqueue.spark.sessions.session_settings import set_up
 from tests.spark.clusters import run_program
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from localqueue.spark import shipping
+from localqueue.spark.sessions import shipping
 from tests.spark.clusters import python_without_localqueue
 
 CODE = """
 import sys
 import localqueue
-from localqueue.spark.shipping import package_zip
+from localqueue.spark.sessions.shipping import package_zip
 assert ".zip" in localqueue.__file__, localqueue.__file__
 with localqueue.PersistentQueue("jobs", store=sys.argv[1]) as queue:
     queue.put({"order": 17})
@@ -36,7 +36,7 @@ def test_everything_that_the_package_reads_is_in_the_zip() -> None:
         "localqueue/py.typed",
         "localqueue/stores/sqlite/schema.sql",
         "localqueue/stores/sqlite/migrations/0002.sql",
-        "localqueue/spark/log4j2.properties",
+        "localqueue/spark/sessions/log4j2.properties",
     } <= names
     assert not [name for name in names if "__pycache__" in name]
     assert {name.partition("/")[0] for name in names} == {"localqueue"}

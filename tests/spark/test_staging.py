@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from localqueue.errors import ConfigurationError
-from localqueue.spark.staged_rows import RIDES, RIDES_FROM_ELSEWHERE, RowsOut
+from localqueue.spark.write.staged_rows import RIDES, RIDES_FROM_ELSEWHERE, RowsOut
 from tests.spark.writing import batch_writer, numbers, put_numbers, run_tasks
 
 SCHEMA = StructType([StructField("value", StringType())])

@@ -27,10 +27,11 @@ from localqueue.errors import (
     StoreMissing,
 )
 from localqueue.policies import Journal, PublishSubscribeRouting, StaticFanoutSubscriptions
-from localqueue.spark import leadership, stream_reader
+from localqueue.spark import leadership
 from localqueue.spark.options import Options
-from localqueue.spark.schema import spark_schema
-from localqueue.spark.stream_reader import JournalStreamReader
+from localqueue.spark.read.schema import spark_schema
+from localqueue.spark.stream import reader as stream_reader
+from localqueue.spark.stream.reader import JournalStreamReader
 
 ALL = ReadAllAvailable()
 TRIMS = 6_000

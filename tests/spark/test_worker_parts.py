@@ -12,11 +12,11 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from localqueue.message import QueueMessage
-from localqueue.spark.answers import News, Word
-from localqueue.spark.batch_size import LONG, BatchSize
-from localqueue.spark.handler_task import HandlerTask
-from localqueue.spark.news import DeskAddress, NewsDesk, Reporter
-from localqueue.spark.suspects import Suspects
+from localqueue.spark.workers.answers import News, Word
+from localqueue.spark.workers.batch_size import LONG, BatchSize
+from localqueue.spark.workers.handler_task import HandlerTask
+from localqueue.spark.workers.news import DeskAddress, NewsDesk, Reporter
+from localqueue.spark.workers.suspects import Suspects
 from localqueue.workers.parcel import pack
 from localqueue.workers.wire import Wire
 

@@ -25,8 +25,8 @@ from localqueue.message import QueueMessage
 from localqueue.policies.crash_limit import DEFAULT_CRASH_LIMIT as CRASH_LIMIT
 from localqueue.resilience.rate_limiter import RateLimit
 from localqueue.spark import run_on_spark
-from localqueue.spark.jobs import RddJobs
-from localqueue.spark.workers import SparkWorker
+from localqueue.spark.workers.jobs import RddJobs
+from localqueue.spark.workers.worker import SparkWorker
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.telemetry.events import Event, HandlerEnded, HandlerStarted
 from localqueue.workers.context import current_message

@@ -17,11 +17,11 @@ from pyspark.errors import AnalysisException, PythonException
 
 from localqueue import PersistentQueue, QueueMessage
 from localqueue.errors import ConfigurationError, InvalidMessage, StoreCorrupt
-from localqueue.spark import staged_rows
-from localqueue.spark.json_text import check_texts
 from localqueue.spark.options import Options
-from localqueue.spark.staging import ObjectFolder
-from localqueue.spark.writer import StreamWriter
+from localqueue.spark.write import staged_rows
+from localqueue.spark.write.json_text import check_texts
+from localqueue.spark.write.staging import ObjectFolder
+from localqueue.spark.write.writer import StreamWriter
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.spark.writing import (
     batch_writer,

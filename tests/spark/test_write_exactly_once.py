@@ -32,11 +32,11 @@ from pyspark.sql.types import (
 
 from localqueue import PersistentQueue, failpoints
 from localqueue.errors import ConfigurationError, StoreCorrupt
-from localqueue.spark import sink_ledger, sink_steps
 from localqueue.spark.options import Options
-from localqueue.spark.sink_ledger import Entry, SinkBatch, Verdict, judge
-from localqueue.spark.streaming_query import RunningQuery
-from localqueue.spark.writer import BatchWriter, StreamWriter, Written
+from localqueue.spark.write import sink_ledger, sink_steps
+from localqueue.spark.write.sink_ledger import Entry, SinkBatch, Verdict, judge
+from localqueue.spark.write.streaming_query import RunningQuery
+from localqueue.spark.write.writer import BatchWriter, StreamWriter, Written
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.spark.clusters import Server
 from tests.spark.write_cluster_program import KILLER, copy_journal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import localqueue.spark
 from localqueue.errors import WorkerStopped
-from localqueue.spark.workers import SparkWorker
+from localqueue.spark.workers.worker import SparkWorker
 from tests.crash.working import handle, open_queue
 from tests.spark import handlers
 

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
 from localqueue.codec import JSON_CODEC
 from localqueue.spark.options import Options
-from localqueue.spark.sink_ledger import KIND
-from localqueue.spark.writer import BatchWriter, StreamWriter
+from localqueue.spark.write.sink_ledger import KIND
+from localqueue.spark.write.writer import BatchWriter, StreamWriter
 from localqueue.stores.open import open_store
 from localqueue.stores.protocol import StoredMessage
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from localqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from localqueue.spark.registration import register
-    from localqueue.spark.spark_session import session
-    from localqueue.spark.workers import SparkWorker, run_on_spark
+    from localqueue.spark.sessions.registration import register
+    from localqueue.spark.sessions.spark_session import session
+    from localqueue.spark.workers.worker import SparkWorker, run_on_spark
 
 __all__ = ["SparkWorker", "register", "run_on_spark", "session"]
 
 _HOMES = {
-    "SparkWorker": "workers",
-    "register": "registration",
-    "run_on_spark": "workers",
-    "session": "spark_session",
+    "SparkWorker": "workers.worker",
+    "register": "sessions.registration",
+    "run_on_spark": "workers.worker",
+    "session": "sessions.spark_session",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for granted

@@ -30,12 +30,12 @@ class LocalQueueSource(DataSource):
 
     def schema(self) -> StructType | str:
         options = Options.parse(self.options, "reading")
-        from localqueue.spark.schema import spark_schema
+        from localqueue.spark.read.schema import spark_schema
 
         return spark_schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from localqueue.spark.batch_reader import BatchReader
+        from localqueue.spark.read.batch_reader import BatchReader
 
         return BatchReader(Options.parse(self.options, "reading"), schema)
 
@@ -47,21 +47,21 @@ class LocalQueueSource(DataSource):
                 " the journal; filter the DataFrame"
             )
         if options.lease:
-            from localqueue.spark.lease_reader import LeaseStreamReader
+            from localqueue.spark.lease.reader import LeaseStreamReader
 
             return LeaseStreamReader(options, schema)
-        from localqueue.spark.stream_reader import JournalStreamReader
+        from localqueue.spark.stream.reader import JournalStreamReader
 
         return JournalStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from localqueue.spark.writer import BatchWriter
+        from localqueue.spark.write.writer import BatchWriter
 
         return BatchWriter(Options.parse(self.options, "writing"), schema, overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        from localqueue.spark.writer import StreamWriter
+        from localqueue.spark.write.writer import StreamWriter
 
         return StreamWriter(Options.parse(self.options, "writing"), schema, overwrite)

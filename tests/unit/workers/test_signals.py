@@ -45,6 +45,19 @@ def program(
         process.communicate()
 
 
+@pytest.fixture
+def signals_of_a_new_program() -> Iterator[None]:
+    """What ran before in this process may have claimed some: pyspark takes SIGINT and keeps it."""
+    new: dict[int, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in new.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def said(process: subprocess.Popen[str]) -> str:
     return said_and_logged(process)[0]
 
@@ -195,6 +208,7 @@ def test_the_log_says_what_a_stop_waits_for_and_what_the_second_signal_gave_back
     )
 
 
+@pytest.mark.usefixtures("signals_of_a_new_program")
 def test_a_worker_on_a_loop_leaves_claimed_signals_alone_and_puts_the_others_back(
     stage: Stage,
 ) -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from localqueue.spark.offsets import SHARD
+from localqueue.spark.read.offsets import SHARD
 
 
 def next_start(checkpoint: Path) -> dict[str, Any] | None:

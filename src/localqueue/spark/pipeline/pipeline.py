@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
 from localqueue.errors import ConfigurationError
 from localqueue.failpoints import reach
-from localqueue.spark.offsets import SHARD
 from localqueue.spark.options import Options
 from localqueue.spark.pipeline.checkpoint import next_start, set_aside
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
@@ -32,9 +31,10 @@ from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.quarantine import QUARANTINE
 from localqueue.spark.pipeline.tables import GOLD, SILVER, gold
 from localqueue.spark.pipeline.writing import LakeWriter
-from localqueue.spark.registration import is_connect
-from localqueue.spark.scan import Source, open_source
-from localqueue.spark.schema import spark_schema
+from localqueue.spark.read.offsets import SHARD
+from localqueue.spark.read.scan import Source, open_source
+from localqueue.spark.read.schema import spark_schema
+from localqueue.spark.sessions.registration import is_connect
 from localqueue.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Pipeline:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            from localqueue.spark.spark_session import session
+            from localqueue.spark.sessions.spark_session import session
 
             self._spark = session()
         if is_connect(self._spark):

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from localqueue.spark.offsets import SHARD
 from localqueue.spark.options import Options
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
 from localqueue.spark.pipeline.feeds import PROPERTY
@@ -15,8 +14,9 @@ from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.report.reading import bounds
 from localqueue.spark.pipeline.report.table_facts import TableFacts, tables_of
 from localqueue.spark.pipeline.table import Table
-from localqueue.spark.scan import open_source
-from localqueue.spark.schema import spark_schema
+from localqueue.spark.read.offsets import SHARD
+from localqueue.spark.read.scan import open_source
+from localqueue.spark.read.schema import spark_schema
 from localqueue.stores.open import open_store
 
 GROUPS = "pipeline:"

@@ -1,0 +1,1 @@
+"""Values of messages as columns of a given schema."""

@@ -1,0 +1,1 @@
+"""Stores as DataFrames: what is planned beside the driver, and the columns that tasks make."""

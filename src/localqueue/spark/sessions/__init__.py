@@ -1,0 +1,1 @@
+"""Sessions that are set up: settings, Java, logs without secrets, the package where it runs."""

@@ -1,0 +1,1 @@
+"""Streams of a journal or of a queue's messages, by offsets."""

@@ -1,0 +1,1 @@
+"""Rows of a DataFrame put into queues, each exactly once."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Report, Row, describe_machine
 from benchmarks.timing import seconds
-from benchmarks.values import SIZE, job
+from benchmarks.values import SIZE, varied_job
 from localqueue import PersistentQueue
 from localqueue.spark import session
 from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -64,7 +64,9 @@ def run(folder: Path, *, rows: int = 1_000_000, rounds: int = 3) -> Iterator[Rep
 
 def _fill(path: Path, rows: int) -> None:
     with SQLiteQueueStore(path, durability="relaxed") as store:
-        PersistentQueue[Any]("jobs", store=store).put_stream(job(number) for number in range(rows))
+        PersistentQueue[Any]("jobs", store=store).put_stream(
+            varied_job(number) for number in range(rows)
+        )
 
 
 def _measure(

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from localqueue.errors import ConfigurationError
 from localqueue.spark.masking import without_secrets
 from localqueue.spark.options import Options
+from localqueue.spark.python_process import settle_in
 
 
 @without_secrets
@@ -32,11 +33,13 @@ class LocalQueueSource(DataSource):
         options = Options.parse(self.options, "reading")
         from localqueue.spark.read.schema import spark_schema
 
+        settle_in()
         return spark_schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from localqueue.spark.read.batch_reader import BatchReader
 
+        settle_in()
         return BatchReader(Options.parse(self.options, "reading"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802

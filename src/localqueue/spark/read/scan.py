@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from localqueue.errors import ConfigurationError
 from localqueue.spark.options import Options
+from localqueue.spark.python_process import settle_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,5 +162,6 @@ def read_task(task: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of a task that a source has planned."""
     if not isinstance(task, ReadTask):
         # What Spark makes of an empty plan.
-        return iter(())
-    return task.read()
+        return
+    yield from task.read()
+    settle_in()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import gc
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from localqueue.spark.python_process import keep_what_is_loaded
 from localqueue.spark.workers.answers import DiedBefore, Ran, Unloadable, Unreadable
 from localqueue.spark.workers.handler_round import Round
 from localqueue.spark.workers.news import DeskAddress, Reporter
@@ -106,9 +106,7 @@ def _loaded(pickled: bytes) -> Callable[[Any], Any]:
         handler = cloudpickle.loads(pickled)
         _handlers.clear()
         _handlers[pickled] = handler
-        # Spark collects garbage after every task: 20 ms for what is loaded and never goes.
-        gc.collect()
-        gc.freeze()
+        keep_what_is_loaded()
     return handler
 
 

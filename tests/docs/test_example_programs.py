@@ -19,7 +19,7 @@ from localqueue.testing.store_contract import SimpleStoreContract
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 SHOWN = {
-    "main_job.py": [
+    "main_job": [
         "logo.png was put twice and is one message: True",
         "the urgent one comes first: urgent.png",
         "broken.png   given up after ValueError",
@@ -79,27 +79,37 @@ SHOWN = {
     ],
 }
 
-WITH_SPARK = ["  acked               7", "1999 done, 1 given up"]
+WITH_SPARK = [
+    "  acked               7",
+    "1999 done, 1 given up",
+    "  messages  2010",
+    "numbers         2,000     1,999",
+    "3  thumbnails  ValueError: broken.png is not an image",
+    "the same as a page with charts",
+]
 WITHOUT_JAVA = ["left out, all else works: Spark needs Java 17 or newer; JAVA_HOME is"]
 """What the main job shows at its end."""
 
 
 def run(name: str, folder: Path, **env: str) -> str:
-    arguments = [str(folder)] if name == "main_job.py" else []
+    what = ["-m", "examples.main_job", str(folder)] if name == "main_job" else [EXAMPLES / name]
     answer = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
+        [sys.executable, "-W", "error", *map(str, what)],
         capture_output=True,
         text=True,
         timeout=240,
-        env=os.environ | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder)} | env,
+        env=os.environ
+        | {"XDG_DATA_HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": str(EXAMPLES.parent)}
+        | env,
         cwd=folder,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
+    assert "Traceback" not in answer.stderr
     return answer.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"main_job.py", "spark.py"}))
+@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"main_job", "spark.py"}))
 def test_an_example_runs_twice_and_shows_what_it_is_about(name: str, tmp_path: Path) -> None:
     first, second = run(name, tmp_path), run(name, tmp_path)
 
@@ -109,11 +119,12 @@ def test_an_example_runs_twice_and_shows_what_it_is_about(name: str, tmp_path: P
 
 @pytest.mark.timeout(600)
 def test_the_main_job_runs_with_spark_and_again_without_java(tmp_path: Path) -> None:
-    first = run("main_job.py", tmp_path)
-    second = run("main_job.py", tmp_path, JAVA_HOME=str(tmp_path / "gone"))
+    first = run("main_job", tmp_path)
+    second = run("main_job", tmp_path, JAVA_HOME=str(tmp_path / "gone"))
 
     for output, end in ((first, WITH_SPARK), (second, WITHOUT_JAVA)):
-        assert [line for line in SHOWN["main_job.py"] + end if line not in output] == []
+        assert [line for line in SHOWN["main_job"] + end if line not in output] == []
+    assert "<svg" in (tmp_path / "main_job.html").read_text()
 
 
 @pytest.mark.timeout(600)

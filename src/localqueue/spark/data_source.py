@@ -43,6 +43,7 @@ class LocalQueueSource(DataSource):
         return BatchReader(Options.parse(self.options, "reading"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        settle_in()
         options = Options.parse(self.options, "reading")
         if options.where is not None and (options.lease or options.content != "journal"):
             raise ConfigurationError(
@@ -60,6 +61,7 @@ class LocalQueueSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from localqueue.spark.write.writer import BatchWriter
 
+        settle_in()
         return BatchWriter(Options.parse(self.options, "writing"), schema, overwrite)
 
     def streamWriter(  # noqa: N802
@@ -67,4 +69,5 @@ class LocalQueueSource(DataSource):
     ) -> DataSourceStreamWriter:
         from localqueue.spark.write.writer import StreamWriter
 
+        settle_in()
         return StreamWriter(Options.parse(self.options, "writing"), schema, overwrite)

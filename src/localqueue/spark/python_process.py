@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-_kept = False
+_settled = False
 
 
 def keep_what_is_loaded() -> None:
@@ -18,13 +18,9 @@ def keep_what_is_loaded() -> None:
 
 
 def settle_in() -> None:
-    """The same, the first time that it is said in a process of Spark's; nothing in any other."""
-    global _kept  # of this process
-    if not _kept and _is_sparks():
-        _kept = True
-        keep_what_is_loaded()
-
-
-def _is_sparks() -> bool:
+    """The same, when it is said in a process of Spark's for the first time; nothing elsewhere."""
+    global _settled
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")
+    if not _settled and spec is not None and spec.name == "pyspark.daemon":
+        _settled = True
+        keep_what_is_loaded()

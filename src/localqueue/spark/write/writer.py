@@ -19,6 +19,7 @@ from localqueue.clock import SYSTEM_CLOCK
 from localqueue.errors import ConfigurationError, InvalidMessage
 from localqueue.spark.masking import without_secrets
 from localqueue.spark.options import Options
+from localqueue.spark.python_process import settle_in
 from localqueue.spark.write.bad_row import BadRow
 from localqueue.spark.write.put_columns import put_columns
 from localqueue.spark.write.puts import Facts, RowsToPuts
@@ -57,6 +58,7 @@ class RowWriter:
 
     def write_rows(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """In a task: check the rows and leave them for the driver."""
+        settle_in()
         rows = RowsToPuts(self.columns)
         beside = self.options.staging_directory is None
         reachable = not beside or is_this_host(self.boot_id)
@@ -75,6 +77,7 @@ class RowWriter:
 
     def put(self, messages: Sequence[WriterCommitMessage | None], batch: SinkBatch | None) -> None:
         """On the driver."""
+        settle_in()
         written = _written(messages)
         parts = [Part(one.rows, one.facts) for one in written if one.rows is not None]
         with Sink(self.options, self.columns.queue, self.prefix) as sink:

@@ -3,8 +3,9 @@
     ./run [FOLDER]
 
 The file is data/main_job.sqlite3 beside this repository's README, or in FOLDER. It is made anew by
-each run and stays afterwards, to be looked at. Spark reads, writes and works on the same file where
-Java is installed; without Java that part is left out.
+each run and stays afterwards, to be looked at. Where Java is installed, Spark reads, writes and
+works on the same file, and makes tables and a report of it: main_job_lake and main_job.html beside
+the file. Without Java that part is left out, see on_spark.py.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import localqueue
-import localqueue.spark
+from examples.main_job.on_spark import make_tables_and_report, started, work_on_spark
+from examples.main_job.shown import heading, table
 from localqueue import (
-    ConfigurationError,
     PersistentQueue,
     PriorityOrdering,
     PublishSubscribeRouting,
@@ -91,19 +92,7 @@ class Reporter:
         print(f"  {event.worker}  attempt {event.attempt}  {file:12} {what}")
 
 
-# --- what is shown -------------------------------------------------------------------------------
-def heading(text: str) -> None:
-    print(f"\n{text}\n{'-' * len(text)}")
-
-
-def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    lines = [titles, *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        print(f"  {'  '.join(cells).rstrip()}")
-
-
+# --- the steps ------------------------------------------------------------------------------------
 def enqueue(queue: Jobs) -> QueueMessage[Job]:
     """Some jobs: plain, delayed, urgent, and one that is put twice. The one that needs retries."""
     queue.put_many([{"file": name} for name in ("cat.png", "dog.png", "broken.png")])
@@ -186,42 +175,6 @@ def show_journal(store: SQLiteQueueStore) -> None:
     table(("queue", "event", "from", "to", "by"), rows)
 
 
-# --- the same on Spark ---------------------------------------------------------------------------
-def squared(job: dict[str, int]) -> int:
-    """A handler that runs on Spark's executors."""
-    if job["number"] == 13:
-        raise ValueError("13 is not for me")
-    return job["number"] ** 2
-
-
-def on_spark(path: Path, store: SQLiteQueueStore) -> None:
-    """A queue is read, written and worked on; here by the cores of this machine, as local Spark."""
-    print("  starting Spark ...")
-    try:
-        spark = localqueue.spark.session(config={"spark.driver.memory": "1g"})
-    except ConfigurationError as error:
-        print(f"  left out, all else works: {error}")
-        return
-    source = spark.read.format("localqueue").option("url", f"sqlite:///{path.absolute()}")
-
-    journal = source.options(queue="thumbnails", content="journal", columns="kind,ran").load()
-    print("  the journal of thumbnails, as a table:")
-    how_attempts_ended = journal.where("ran IS NOT NULL").groupBy("kind").count().orderBy("kind")
-    table(("attempts that were", "count"), how_attempts_ended.collect())
-
-    numbers = spark.range(2000).selectExpr("id AS number")
-    sink = numbers.write.format("localqueue").mode("append")
-    sink.options(url=f"sqlite:///{path.absolute()}", queue="numbers").save()
-    queue: PersistentQueue[dict[str, int]] = PersistentQueue("numbers", store=store)
-    print(f"  a table of 2000 rows was written into numbers, {queue.qsize()} messages wait")
-
-    summary = localqueue.spark.run_on_spark(
-        queue, squared, spark=spark, until_empty=True, max_tries=1, handle_signals=False
-    )
-    print(f"  executors ran the handler: {summary.done} done, {summary.dead} given up")
-    spark.stop()
-
-
 # --- the run -------------------------------------------------------------------------------------
 def new_file(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
@@ -258,13 +211,17 @@ def main(folder: Path) -> None:
     heading("Journal")
     show_journal(store)
     heading("Spark")
-    on_spark(path, store)
+    with started() as spark:
+        if spark is not None:
+            work_on_spark(spark, path, store)
+            heading("Pipeline")
+            make_tables_and_report(spark, path)
     store.close()
     print(f"\ndone in {time.perf_counter() - began:.1f} s; the file is still there: {path}")
 
 
 if __name__ == "__main__":
-    beside_the_readme = Path(__file__).resolve().parent.parent / "data"
+    beside_the_readme = Path(__file__).resolve().parents[2] / "data"
     parser = argparse.ArgumentParser(prog="./run", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "folder", nargs="?", type=Path, default=beside_the_readme, help="where the file is made"

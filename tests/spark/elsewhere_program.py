@@ -1,4 +1,4 @@
-"""A queue written, read and streamed by a Spark that does not run in this process.
+"""A queue written, read, streamed and consumed by a Spark that does not run in this process.
 
     python elsewhere_program.py MASTER URL FOLDER
 
@@ -18,6 +18,7 @@ from localqueue import PersistentQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -28,6 +29,34 @@ def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"file": [str(localqueue.__file__)]})
+
+
+def consume(spark: SparkSession, queue: dict[str, str], folder: Path) -> None:
+    """In lease mode, several batches, each put into ``taken`` by ``foreachBatch``."""
+
+    def put(rows: DataFrame, number: int) -> None:
+        writer = rows.write.format("localqueue").mode("append")
+        writer.options(
+            url=queue["url"], queue="taken", sinkId="elsewhere", batchId=str(number)
+        ).save()
+
+    leased = spark.readStream.format("localqueue").options(
+        **queue, columns="value", lease="true", consumerGroup="elsewhere", maxRowsPerTrigger="8"
+    )
+    query = (
+        leased.load()
+        .writeStream.foreachBatch(put)
+        .option("checkpointLocation", str(folder / "leases"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def values(url: str, name: str) -> list[int]:
+    """What a queue has."""
+    with PersistentQueue[dict[str, int]](name, store=url) as queue:
+        return sorted(message.value["id"] for message in queue.peek(100))
 
 
 def main(master: str, url: str, folder: Path) -> dict[str, Any]:
@@ -54,14 +83,15 @@ def main(master: str, url: str, folder: Path) -> dict[str, Any]:
     )
     stream.awaitTermination()
 
+    consume(spark, queue, folder)
+
     files = spark.range(0, 4, 1, 2).mapInArrow(where, "file string").collect()
     spark.stop()
-    copies: PersistentQueue[dict[str, int]] = PersistentQueue("copies", store=url)
-    copied = [message.value for message in copies.peek(100)]
-    copies.close()
     return {
         "read": sorted(row["id"] for row in messages),
-        "copied": sorted(one["id"] for one in copied),
+        "copied": values(url, "copies"),
+        "taken": values(url, "taken"),
+        "left": values(url, "numbers"),
         "files": sorted({row["file"] for row in files}),
     }
 

@@ -10,8 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
+
 from localqueue import Reject, Retry, Snooze
+from localqueue.spark.workers.batch_parcel import BatchParcel
+from localqueue.spark.workers.handler_task import HandlerTask
 from localqueue.workers import current_message
+from localqueue.workers.parcel import unpack
 
 PATIENCE = 60.0
 
@@ -45,11 +50,11 @@ def wait_for_gate(value: dict[str, Any]) -> None:
     """Messages with a gate wait until it is there; it says when it has begun to wait."""
     if "gate" in value:
         note(value["diary"], "waits")
-        _wait_until_there(Path(value["gate"]))
+        _wait_until_there(Path(value["gate"]), value.get("patience", PATIENCE))
 
 
-def _wait_until_there(path: Path) -> None:
-    end = time.monotonic() + PATIENCE
+def _wait_until_there(path: Path, patience: float = PATIENCE) -> None:
+    end = time.monotonic() + patience
     while not path.exists():
         assert time.monotonic() < end, "nobody opened the gate"
         time.sleep(0.01)
@@ -107,6 +112,37 @@ def dies(value: dict[str, Any]) -> None:
     write_down(value)
     if value.get("poison"):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def waits_or_dies(value: dict[str, Any]) -> None:
+    """Waits for its gate, if it has one; poison takes its process with it then."""
+    wait_for_gate(value)
+    if value.get("poison"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def nap(_: Any) -> None:
+    time.sleep(0.05)
+
+
+class DiesBefore(HandlerTask):
+    """The task of a message whose executor is lost before its Python has looked at it.
+
+    The value says how often, and the diary how often it has been.
+    """
+
+    def run(self, parcel: bytes) -> bytes:
+        batch: BatchParcel = unpack(parcel)
+        context = TaskContext.get()
+        if batch.size and context is not None and context.attemptNumber() == 0:
+            for fields in unpack(batch.messages):
+                self._die_if_so(fields["value"])
+        return HandlerTask.run(self, parcel)
+
+    def _die_if_so(self, value: dict[str, Any]) -> None:
+        if "deaths" in value and len(notes(Path(value["deaths"]))) < value["times"]:
+            note(value["deaths"], "died")
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _open_files() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,55 @@ pytestmark = pytest.mark.timeout(600)  # several JVMs, on a machine that may be 
 PROGRAM = Path(__file__).parent / "elsewhere_program.py"
 
 
-@pytest.fixture
-def bare_python(tmp_path: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of the program's run."""
+
+    found: dict[str, Any]
+    shown: str = ""
+    """An error that names a URL with a password."""
+    logged: str = ""
+    """Spark's event log."""
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The Python of executors, and of the processes that plan beside the driver."""
-    return str(python_without_localqueue(tmp_path / "venv"))
+    return str(python_without_localqueue(tmp_path_factory.mktemp("bare") / "venv"))
+
+
+@pytest.fixture(scope="module")
+def on_cluster(bare_python: str, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("cluster")
+    with standalone_cluster(folder) as master:
+        return Seen(run(master, url_in(folder), folder, PYSPARK_PYTHON=bare_python))
+
+
+@pytest.fixture(scope="module")
+def over_connect(bare_python: str, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("connect")
+    events = folder / "events"
+    events.mkdir()
+    log = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+    }
+    with connect_server(folder, env={"PYSPARK_PYTHON": bare_python}, config=log) as remote:
+        found = run(remote, url_in(folder), folder)
+        shown = no_such_store(remote, "postgresql://ada:s3cr3t@db.example/jobs")
+    return Seen(found, shown, "".join(path.read_text() for path in events.glob("*/events_*")))
+
+
+@pytest.fixture(params=["on_cluster", "over_connect"])
+def seen(request: pytest.FixtureRequest) -> Seen:
+    """Of both, each of which has run once."""
+    seen: Seen = request.getfixturevalue(request.param)
+    return seen
+
+
+def url_in(folder: Path) -> str:
+    return f"sqlite:///{folder / 'queue.sqlite3'}"
 
 
 def run(master: str, url: str, folder: Path, **env: str) -> dict[str, Any]:
@@ -36,38 +82,28 @@ def run(master: str, url: str, folder: Path, **env: str) -> dict[str, Any]:
     return found
 
 
-def check(found: dict[str, Any]) -> None:
-    assert found["read"] == list(range(10, 20))
-    assert found["copied"] == list(range(20))
-    assert found["files"], "some task told where it has the package from"
-    assert [file for file in found["files"] if ".zip/localqueue/__init__.py" not in file] == []
+def test_a_queue_is_written_read_and_streamed_there(seen: Seen) -> None:
+    assert seen.found["read"] == list(range(10, 20))
+    assert seen.found["copied"] == list(range(20))
 
 
-def test_the_executors_of_a_cluster_run_the_drivers_package(
-    bare_python: str, url: str, tmp_path: Path
+def test_executors_run_the_drivers_package(seen: Seen) -> None:
+    files = seen.found["files"]
+
+    assert files, "some task told where it has the package from"
+    assert [file for file in files if ".zip/localqueue/__init__.py" not in file] == []
+
+
+def test_in_lease_mode_a_queue_is_consumed_there_by_for_each_batch_into_our_sink(
+    seen: Seen,
 ) -> None:
-    with standalone_cluster(tmp_path) as master:
-        found = run(master, url, tmp_path, PYSPARK_PYTHON=bare_python)
-
-    check(found)
+    assert seen.found["taken"] == list(range(20))
+    assert seen.found["left"] == []
 
 
-def test_a_session_of_spark_connect_reads_writes_and_streams_and_shows_no_password(
-    bare_python: str, url: str, tmp_path: Path
-) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    log = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": events.as_uri(),
-    }
-    with connect_server(tmp_path, env={"PYSPARK_PYTHON": bare_python}, config=log) as remote:
-        found = run(remote, url, tmp_path)
-        shown = no_such_store(remote, "postgresql://ada:s3cr3t@db.example/jobs")
+def test_spark_connect_shows_no_password(over_connect: Seen) -> None:
+    shown, logged = over_connect.shown, over_connect.logged
 
-    check(found)
-    logged = "".join(path.read_text() for path in events.glob("*/events_*"))
     assert "SparkListenerConnectOperationStarted" in logged
     assert "postgresql://ada:" in logged, "Connect logs what was asked for"
     assert "postgresql://ada:***@db.example/jobs" in shown

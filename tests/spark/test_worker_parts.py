@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import hmac
+import signal
 import socket
+import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from queue import Empty, SimpleQueue
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from localqueue.errors import HandlerCancelled, HandlerTimeout
 from localqueue.message import QueueMessage
-from localqueue.spark.workers.answers import News, Word
+from localqueue.spark.workers import handler_round
+from localqueue.spark.workers.answers import News, Ran, Word
 from localqueue.spark.workers.batch_size import LONG, BatchSize
 from localqueue.spark.workers.handler_task import HandlerTask
+from localqueue.spark.workers.lanes import Lane
 from localqueue.spark.workers.news import DeskAddress, NewsDesk, Reporter
-from localqueue.spark.workers.suspects import Suspects
+from localqueue.spark.workers.suspects import DOUBTS, Suspects
+from localqueue.workers.context import Slot, current_message
 from localqueue.workers.parcel import pack
 from localqueue.workers.wire import Wire
 
@@ -106,6 +117,142 @@ def test_who_was_charged_with_a_crash_before_is_alone() -> None:
     [message] = _messages(1, crashes=1)
 
     assert Suspects().company(message, 1000) == 1
+
+
+def test_a_message_may_die_a_few_times_before_it_begins_and_not_for_ever() -> None:
+    suspects = Suspects()
+    [message] = _messages(1)
+
+    innocent = []
+    for _ in range(DOUBTS):
+        innocent.append(suspects.is_doubtful(message))
+        suspects.add([message], of=1)
+    suspects.clear([message])
+
+    assert innocent == [True] * (DOUBTS - 1) + [False]
+    assert suspects.is_doubtful(message)
+
+
+# --- a round ------------------------------------------------------------------------------------
+@pytest.fixture
+def _own_signal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = signal.getsignal(handler_round.INTERRUPT)
+    monkeypatch.setattr(handler_round, "_hears", False)
+    yield
+    signal.signal(handler_round.INTERRUPT, before)
+
+
+class Interrupting:
+    """Interrupts the round so many steps of the interpreter after its first handler was told."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+        self.has_told = False
+
+    def run(self, round_: handler_round.Round) -> Ran:
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            return round_.run()
+        except BaseException as error:
+            # Its traceback may have places without a line, which pytest cannot show.
+            escaped = repr(error)
+        finally:
+            sys.settrace(before)
+        raise AssertionError(f"the round was hit: {escaped}")
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename != handler_round.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if self.has_told and event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                signal.raise_signal(handler_round.INTERRUPT)
+        return self._step
+
+
+@pytest.mark.usefixtures("_own_signal")
+@pytest.mark.parametrize("ending", ["returns", "raises"])
+def test_an_interrupt_that_comes_late_hits_neither_the_next_message_nor_the_round(
+    ending: str,
+) -> None:
+    answers: Counter[str] = Counter()
+    steps, is_in_time = 0, True
+    while is_in_time:
+        steps += 1
+        interrupting = Interrupting(steps)
+
+        def handle(value: int, interrupting: Interrupting = interrupting) -> None:
+            if value == 0:
+                current_message().tell(HandlerTimeout("it ran too long"))
+                interrupting.has_told = True
+                if ending == "raises":
+                    raise ValueError("its own")
+
+        fields = [dict(vars(message)) for message in _messages(2)]
+        ran = interrupting.run(handler_round.Round(handle, 1, fields, None, None))
+
+        is_in_time = interrupting.left <= 0
+        first, second = ran.answers
+        assert second is None, f"after {steps} steps"
+        answers["none" if first is None else first[1]["kept"]["type"]] += 1
+
+    # Some came in time, and some when the handler had ended.
+    assert set(answers) == {"HandlerTimeout", "none" if ending == "returns" else "ValueError"}
+
+
+# --- a lane -------------------------------------------------------------------------------------
+class NeverEnding:
+    """Takes a batch, and keeps it until it is told what became of it."""
+
+    def __init__(self) -> None:
+        self.then: SimpleQueue[Callable[[Any], object]] = SimpleQueue()
+
+    def submit(self, parcel: bytes, then: Callable[[Any], object]) -> None:
+        self.then.put(then)
+
+
+def test_a_message_is_not_told_to_end_for_the_one_before_it(
+    desk: NewsDesk, reporters: Reporters
+) -> None:
+    batch = _messages(3)
+    shift: Any = SimpleNamespace(shutdown=SimpleNamespace(asked=False), acks=[])
+    execution: Any = SimpleNamespace(
+        is_simple=lambda: True, tell_handled=lambda *_: None, success=lambda *_: None
+    )
+    lanes: Any = SimpleNamespace(
+        numbers=count(7), shift=shift, execution=execution, desk=desk, is_dismissed=False
+    )
+    slot, submitter = Slot(0), NeverEnding()
+    runner = threading.Thread(target=Lane(lanes, slot, cast(Any, submitter), batch).run)
+    runner.start()
+    submitter.then.get(timeout=PATIENCE)
+    reporter = reporters(desk.address)
+    # The first one runs and is told to end; before that is passed on, the second one runs.
+    reporter.send(News(7, 0, [], [], 0, 3, []))
+    late, own = HandlerCancelled("of the first"), HandlerCancelled("of the second")
+    slot.current_of(batch[0]).tell(late)
+    reporter.send(News(7, 0, [None], [0.1], 1, 3, []))
+    until(lambda: slot.message is batch[1], "the second one does not begin")
+    assert slot.interrupt is not None
+
+    slot.interrupt(late)
+    slot.tell(batch[1], own)
+
+    words: list[Word] = []
+
+    def listen() -> bool:
+        words.extend(reporter.words())
+        return bool(words)
+
+    until(listen, "nothing is said")
+    lanes.is_dismissed = True
+    runner.join(PATIENCE)
+    assert words == [Word(7, 1, "HandlerCancelled", "of the second")]
 
 
 # --- the line -----------------------------------------------------------------------------------

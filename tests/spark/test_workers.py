@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import InheritableThread
 
 from localqueue import (
     AtMostOnceDelivery,
+    BytesCodec,
     EffectivelyOnceDelivery,
     PersistentQueue,
     ReturnStoredResult,
@@ -25,6 +28,7 @@ from localqueue.message import QueueMessage
 from localqueue.policies.crash_limit import DEFAULT_CRASH_LIMIT as CRASH_LIMIT
 from localqueue.resilience.rate_limiter import RateLimit
 from localqueue.spark import run_on_spark
+from localqueue.spark.workers import worker as worker_module
 from localqueue.spark.workers.jobs import RddJobs
 from localqueue.spark.workers.worker import SparkWorker
 from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -131,6 +135,30 @@ def test_a_slow_message_holds_nobody_else(
     assert worker.summary.done == 2001
 
 
+def test_a_large_job_of_somebody_else_does_not_hold_the_messages(
+    spark: SparkSession, queue: Queue
+) -> None:
+    context = spark.sparkContext
+    assert context.getConf().get("spark.scheduler.mode") == "FAIR"
+
+    def fill_all_cores() -> None:
+        context.addJobTag("large")
+        with contextlib.suppress(Exception):
+            context.parallelize(range(2000), 2000).foreach(handlers.nap)
+
+    large = InheritableThread(fill_all_cores)
+    large.start()
+    until(lambda: bool(context.statusTracker().getActiveJobsIds()), "it does not begin")
+    queue.put_many([{}] * 20)
+
+    summary = run_on_spark(queue, handlers.wait_for_gate, spark=spark, until_empty=True)
+
+    assert summary.done == 20
+    assert context.statusTracker().getActiveJobsIds()
+    context.cancelJobsWithTag("large")
+    large.join()
+
+
 def test_without_a_way_back_to_the_driver_everything_comes_with_the_job(
     spark: SparkSession,
     queue: Queue,
@@ -219,6 +247,44 @@ def test_a_result_that_cannot_come_back_is_a_failure_of_that_message_alone(
 
     assert nonzero(summary) == {"done": 2, "dead": 2}
     assert {_error_type(letter) for letter in queue.dead_letters()} == {"InvalidResult"}
+
+
+class Sealed:
+    """A value that can be sent, and cannot be made of what was sent."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return __import__, ("nowhere.to.be.found",)
+
+
+class Letters(BytesCodec):
+    """Some of them are sealed."""
+
+    def decode(self, body: bytes) -> Any:
+        return Sealed() if body == b"sealed" else body
+
+
+def test_a_value_that_executors_cannot_read_is_a_failure_of_that_message_alone(
+    spark: SparkSession, store: SQLiteQueueStore, diary: Path
+) -> None:
+    queue: Queue = PersistentQueue("letters", store=store, codec_policy=Letters())
+    queue.put_many([b"sealed" if n in (40, 90) else b"%d" % n for n in range(100)])
+    place = str(diary)
+
+    summary = run_on_spark(
+        queue,
+        lambda letter: handlers.note(place, letter.decode()),
+        spark=spark,
+        until_empty=True,
+        batches=1,
+        max_tries=1,
+    )
+
+    assert nonzero(summary) == {"done": 98, "dead": 2}
+    assert sorted(int(n) for [n] in notes(diary)) == [n for n in range(100) if n not in (40, 90)]
+    for letter in queue.dead_letters():
+        assert (letter.failures, letter.crashes) == (1, 0)
+        assert _error_type(letter) == "InvalidMessageType"
+        assert "nowhere" in str(letter.last_error)
 
 
 def test_a_handler_that_runs_too_long_is_interrupted_and_a_deaf_one_is_ended(
@@ -320,6 +386,33 @@ def test_sparks_own_second_attempt_at_a_task_calls_no_handler(
     assert nonzero(summary) == {"crashed": CRASH_LIMIT - 1, "dead": 1}
     # Once for each delivery, although Spark has begun each task again.
     assert [attempt for _, attempt, _ in notes(diary)] == ["1", "2", "3"]
+
+
+def test_a_message_that_has_not_begun_is_not_charged_with_the_death_of_its_task(
+    spark: SparkSession, queue: Queue, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "HandlerTask", handlers.DiesBefore)
+    deaths = diary.with_name("deaths")
+    times = CRASH_LIMIT + 1
+    queue.put({"n": 1, "diary": str(diary), "deaths": str(deaths), "times": times})
+
+    summary = run_on_spark(queue, handlers.write_down, spark=spark, until_empty=True)
+
+    assert len(notes(deaths)) == times
+    assert nonzero(summary) == {"done": 1, "released": times}
+    assert len(notes(diary)) == 1
+    assert "crashed" not in {event.kind for event in _journal(queue)}
+
+
+def test_where_no_task_can_say_that_it_began_a_message_that_was_alone_is_charged(
+    spark: SparkSession, queue: Queue, diary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RddJobs, "desk", lambda self: None)
+    queue.put({"n": 1, "diary": str(diary), "poison": True})
+
+    summary = run_on_spark(queue, handlers.dies, spark=spark, until_empty=True)
+
+    assert nonzero(summary) == {"crashed": CRASH_LIMIT - 1, "dead": 1}
 
 
 # --- promises of the queue ----------------------------------------------------------------------

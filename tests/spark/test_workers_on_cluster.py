@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.crash.working import Queue, open_queue
 from tests.faults.nursery import environment
 from tests.spark.clusters import PATIENCE, Server, connect_server, standalone_cluster
 from tests.spark.handlers import notes
+from tests.spark.workers_program import OWN
 
 PROGRAM = str(Path(__file__).parent / "workers_program.py")
 
@@ -72,6 +74,53 @@ def test_over_spark_connect_everything_is_the_same(
     [letter] = queue.dead_letters()
     assert (letter.value["n"], letter.crashes) == (50, CRASH_LIMIT)
     assert {int(n) for n, *_ in notes(diary)} == set(range(100))
+
+
+def test_in_a_session_of_the_users_own_slow_messages_hold_nobody_and_deaths_are_settled(
+    queue: Queue, store_path: Path, tmp_path: Path
+) -> None:
+    """Two cores, three batches side by side, jobs one after the other, one try for a task."""
+    diary, gate, signal = tmp_path / "diary", tmp_path / "gate", tmp_path / "signal"
+    waits = {"diary": str(diary), "patience": 10 * PATIENCE}
+    slow = waits | {"gate": str(gate)}
+    queue.put(slow)
+    queue.put_many([{"n": n} for n in range(500)])
+    queue.put({"poison": True})
+    command = [PROGRAM, "drain", f"{OWN}local[2]", str(store_path), "waits_or_dies"]
+
+    with Server([sys.executable, *command], env=environment()) as driver:
+        until(lambda: _numbers(queue) == (0, 1, 1), "the others wait for the slow one")
+        poison = queue.put(waits | {"gate": str(signal), "poison": True})
+        until(lambda: len(notes(diary)) == 2, "the second poison does not begin")
+        queue.put(slow)
+        until(lambda: _numbers(queue) == (0, 3, 1), "the second slow one is not leased")
+        # It gets the core of the poison. Now both are taken, and nothing else can be run.
+        signal.touch()
+        until(lambda: _crashes(queue, poison.id) == 1, "the death waits for a core")
+        assert not gate.exists()
+        until(lambda: len(notes(diary)) == 3, "the second slow one does not begin")
+        gate.touch()
+        summary = json.loads(driver.wait_for(r"^(\{.*)"))
+
+    assert (summary["done"], summary["dead"]) == (502, 2)
+
+
+def _numbers(queue: Queue) -> tuple[int, int, int]:
+    stats = queue.stats()
+    return stats.ready, stats.inflight, stats.dead
+
+
+def _crashes(queue: Queue, id: str) -> int:
+    message = queue.inspect(id)
+    assert message is not None
+    return message.crashes
+
+
+def until(is_so: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
 
 
 def test_when_spark_is_stopped_the_worker_says_so_and_everything_goes_back(

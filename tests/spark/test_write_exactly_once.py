@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 from localqueue import PersistentQueue, failpoints
 from localqueue.errors import ConfigurationError, StoreCorrupt
 from localqueue.spark.options import Options
-from localqueue.spark.write import sink_ledger, sink_steps
+from localqueue.spark.write import portions, sink_ledger
 from localqueue.spark.write.sink_ledger import Entry, SinkBatch, Verdict, judge
 from localqueue.spark.write.streaming_query import RunningQuery
 from localqueue.spark.write.writer import BatchWriter, StreamWriter, Written
@@ -244,7 +244,7 @@ def test_old_files_that_no_batch_needs_are_removed(url: str, store_path: Path) -
 def test_drivers_that_write_one_batch_at_once_put_it_once(
     url: str, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink_steps, "LARGEST_BATCH", 500)
+    monkeypatch.setattr(portions, "LARGEST_BATCH", 500)
     writers = [job(url) for _ in range(3)]
     tasks = [run_tasks(writer, SCHEMA, numbers(0, MANY)) for writer in writers]
     errors: list[BaseException] = []

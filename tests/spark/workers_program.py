@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+OWN = "own:"
+"""Before the master of a session that is not set up by us."""
+
+
 def say(what: Any) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
@@ -32,6 +36,8 @@ def say(what: Any) -> None:
 def start_session(master: str) -> SparkSession:
     if master.startswith("sc://"):
         return localqueue.spark.session(master)
+    if master.startswith(OWN):
+        return own_session(master.removeprefix(OWN))
     # Executors of a cluster find the handlers of the tests by it.
     config = {
         "spark.driver.memory": "1g",
@@ -42,6 +48,15 @@ def start_session(master: str) -> SparkSession:
     assert gateway is not None
     os.write(1, f"jvm {gateway.proc.pid}\n".encode())
     return spark
+
+
+def own_session(master: str) -> SparkSession:
+    """As somebody makes it who does not know of ours: FIFO, and one try for a task."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).config("spark.driver.memory", "1g")
+    return builder.config("spark.ui.enabled", "false").getOrCreate()
 
 
 def work(spark: SparkSession, path: str, name: str) -> None:

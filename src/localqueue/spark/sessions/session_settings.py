@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+
+from localqueue.spark.cores import cores
 
 _TRIES = 4
 _CHECKPOINT_FILES = (
@@ -21,11 +22,13 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 def set_up(wanted: Mapping[str, str]) -> dict[str, str]:
     """The settings that are wanted, and ours where nothing is said."""
-    cores = str(_cores())
+    all_cores = str(cores())
     settings = {
-        "spark.master": f"local[{cores}]",
+        "spark.master": f"local[{all_cores}]",
         "spark.app.name": "localqueue",
-        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.shuffle.partitions": all_cores,
+        # The jobs of workers, and of queries, do not wait for all tasks of a large one before them.
+        "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **wanted,
@@ -40,10 +43,6 @@ def set_up(wanted: Mapping[str, str]) -> dict[str, str]:
         # The default one starts a process for each file on a local disk, twice in every batch of a
         # query: 300 ms instead of 70. Both write beside the file and rename.
         settings.setdefault("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINT_FILES)
-        if hasattr(socket, "AF_UNIX"):
-            # Rows go between Spark and Python by files in the temporary folder instead of TCP: a
-            # read takes a quarter less of Python's time.
-            settings.setdefault("spark.python.unix.domain.socket.enabled", "true")
     ours = {"driver": _TRUSTING, "executor": _TRUSTING}
     if "spark.log.level" not in wanted and not os.environ.get("SPARK_CONF_DIR"):
         # spark.log.level acts when Spark has started, and is announced; this, from the start.
@@ -57,9 +56,3 @@ def set_up(wanted: Mapping[str, str]) -> dict[str, str]:
 def _quiet() -> str:
     log4j = files("localqueue.spark.sessions").joinpath("log4j2.properties")
     return f" -Dlog4j2.configurationFile={log4j.as_uri()}" if isinstance(log4j, Path) else ""
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -29,7 +29,7 @@ from localqueue.spark.read.offsets import (
 )
 from localqueue.spark.read.scan import Source, open_source, read_task
 from localqueue.spark.stream.consumer_group import ConsumerGroup
-from localqueue.spark.stream.lag import Lag
+from localqueue.spark.stream.lag_counter import LagCounter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the journal went when Spark last asked."""
         self._end = 0
         """Where the newest batch ends."""
-        self._lag = Lag()
+        self._lag = LagCounter()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the query begins; the same one in every call of a run, which Spark relies on."""
@@ -125,7 +125,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # As latestOffset has just found it: Spark asks for both a hundred times a second.
         newest = source.journal_end() if self._newest is None else self._newest
         newest = max(self._end, ending_seq(self._options, source, newest))
-        lag = self._lag.rows(source, self._end, newest)
+        lag = self._lag.count(source, self._end, newest)
         return {**Offset(source.store_id, newest).to_json(), "lag": lag}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

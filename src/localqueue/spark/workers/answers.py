@@ -30,7 +30,7 @@ class Unloadable(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """The messages cannot be."""
+    """The messages cannot be; no handler was called."""
 
     error: dict[str, Any]
 
@@ -44,7 +44,7 @@ class News(NamedTuple):
     answers: list[Answer]
     seconds: list[float]
     running: int
-    """The place of the message whose handler runs."""
+    """The place of the message whose handler runs, or is about to."""
     limit: int
     """From this place on no handler will begin: the one that runs takes long."""
     notes: list[tuple[int, str]]

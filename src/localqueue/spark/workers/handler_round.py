@@ -14,6 +14,7 @@ from localqueue import errors
 from localqueue.errors import InvalidResult, LocalQueueError
 from localqueue.message import QueueMessage, with_fields
 from localqueue.spark.workers.answers import Answer, News, Ran, Word
+from localqueue.spark.workers.batch_parcel import PackedValue
 from localqueue.spark.workers.news import Reporter
 from localqueue.workers.child import GRACE
 from localqueue.workers.context import Slot, nothing_runs
@@ -51,11 +52,11 @@ class Round:
         self._seconds: list[float] = []
         self._notes: list[tuple[int, str]] = []
         self._turn = threading.Lock()
-        """Held while the next message begins, or it is decided that none will."""
+        """Held while a message begins or ends, or it is decided what becomes of it."""
         self._place = 0
         self._limit = len(messages)
         self._inside = False
-        """Whether the main thread is in the handler, and may be interrupted there."""
+        """Whether the main thread is in the handler, and may be interrupted there, once."""
         self._told_at: float | None = None
         """When the handler that runs was told to end."""
         self._sent = 0
@@ -88,24 +89,35 @@ class Round:
             return True
 
     def _call(self) -> None:
-        slot = self._slot
-        message = slot.message
+        message = self._slot.message
         assert message is not None
         answer: Answer
         try:
+            result = self._handle(message)
+            answer = None if result is None else _returned(result)
+        except BaseException as error:
+            answer = ("raised", pack_error(error))
+        # Or the watch could decide meanwhile that it has not ended, and answer as well.
+        with self._turn:
+            self._end(answer)
+
+    def _handle(self, message: QueueMessage[Any]) -> Any:
+        """Nothing interrupts the main thread but in here, so that what is raised is an answer."""
+        try:
             self._inside = True
-            told = slot.told(message)
+            told = self._slot.told(message)
             # What was told before this moment interrupted nothing.
             if told is not None:
                 told.check()
-            result = self._handler(message.value)
+            if type(message.value) is PackedValue:
+                vars(message)["value"] = message.value.value()
+            return self._handler(message.value)
+        finally:
             self._inside = False
-            answer = None if result is None else _returned(result)
-        except BaseException as error:
-            self._inside = False
-            answer = ("raised", pack_error(error))
+
+    def _end(self, answer: Answer) -> None:
         # In this order: whoever sees the answer finds its time.
-        self._seconds.append(time.monotonic() - slot.began)
+        self._seconds.append(time.monotonic() - self._slot.began)
         self._answers.append(answer)
 
     # --- the watch, in a thread of its own ------------------------------------------------------
@@ -183,8 +195,7 @@ class Round:
             assert told.reason is not None
             # Nothing behind it begins, and what it is told is known where there is a line.
             self._limit = place + 1
-            self._seconds.append(time.monotonic() - self._slot.began)
-            self._answers.append(("raised", pack_error(told.reason)))
+            self._end(("raised", pack_error(told.reason)))
             self._speak()
             os._exit(1)
 
@@ -198,6 +209,8 @@ class Round:
         message = self._slot.message
         told = None if message is None else self._slot.told(message)
         if self._inside and told is not None:
+            # At once: a second signal must not find it on its way out.
+            self._inside = False
             told.check()
 
     def _report(self, message: QueueMessage[Any], note: str) -> None:

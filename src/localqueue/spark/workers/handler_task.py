@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from localqueue.spark.python_process import keep_what_is_loaded
-from localqueue.spark.workers.answers import DiedBefore, Ran, Unloadable, Unreadable
+from localqueue.spark.workers.answers import DiedBefore, News, Ran, Unloadable, Unreadable
+from localqueue.spark.workers.batch_parcel import BatchParcel
 from localqueue.spark.workers.handler_round import Round
 from localqueue.spark.workers.news import DeskAddress, Reporter
 from localqueue.workers.parcel import pack, pack_error, unpack
@@ -54,13 +55,19 @@ class HandlerTask:
             handler = _loaded(self.handler)
         except BaseException as error:
             return pack(Unloadable(pack_error(error)))
+        batch: BatchParcel = unpack(parcel)
+        reporter = _reporter(self.desk)
+        if batch.size <= 1 and reporter is not None:
+            # Alone a message is charged when this process dies, from here on and not before. With
+            # none it is to be seen whether the driver can be reached.
+            reporter.send(News(batch.job, 0, [], [], 0, batch.size, []))
+        if not batch.size:
+            return pack(Ran([], []))
         try:
-            job, messages = unpack(parcel)
+            messages = unpack(batch.messages)
         except Exception as error:
             return pack(Unreadable(pack_error(error)))
-        if not messages:
-            return pack(Ran([], []))
-        return pack(Round(handler, job, messages, self.timeout, _reporter(self.desk)).run())
+        return pack(Round(handler, batch.job, messages, self.timeout, reporter).run())
 
 
 class Awaiting:

@@ -29,6 +29,7 @@ from localqueue.spark.workers.answers import (
     Unreadable,
     Word,
 )
+from localqueue.spark.workers.batch_parcel import pack_apart, pack_together
 from localqueue.spark.workers.batch_size import LONG, BatchSize
 from localqueue.spark.workers.handler_task import HandlerTask
 from localqueue.spark.workers.jobs import Jobs
@@ -192,6 +193,10 @@ class Lane:
         self._answered: set[int] = set()
         """The places of the messages whose delivery has ended here."""
         self._running = 0
+        self._begun = -1
+        """The last place whose handler is known to have begun."""
+        self._is_apart = False
+        """Whether the messages were sent so that one which cannot be read fails alone."""
         self._has_said_stop = False
 
     def run(self) -> None:
@@ -217,10 +222,10 @@ class Lane:
 
     def _parcel(self) -> bytes | None:
         try:
-            return pack((self._job, [vars(message) for message in self._batch]))
+            return pack_together(self._job, self._batch)
         except Exception:
             self._fail_unsendable()
-        return pack((self._job, [vars(m) for m in self._batch])) if self._batch else None
+        return pack_together(self._job, self._batch) if self._batch else None
 
     def _fail_unsendable(self) -> None:
         sendable = []
@@ -244,8 +249,14 @@ class Lane:
                     case News() as news:
                         self._hear(news)
                         continue
-                    case Over(answer):
-                        self._finish(unpack(answer))
+                    case Over(packed):
+                        answer = unpack(packed)
+                        if isinstance(answer, Unreadable) and not self._is_apart:
+                            self._is_apart = True
+                            parcel = pack_apart(self._job, self._batch)
+                            self._submitter.submit(parcel, self._inbox.put)
+                            continue
+                        self._finish(answer)
                         return
                     case Failed(error, cancelled):
                         self._take_back(error, charged=not cancelled)
@@ -260,6 +271,7 @@ class Lane:
     # --- what became of them --------------------------------------------------------------------
     def _hear(self, news: News) -> None:
         slot = self._slot
+        self._begun = max(self._begun, news.running)
         self._settle(news.first, news.answers, news.seconds)
         for place in range(news.limit, len(self._batch)):
             self._give_back(place)
@@ -344,8 +356,9 @@ class Lane:
 
     def _take_back(self, error: BaseException, *, charged: bool) -> None:
         """The job died. Alone in it, a message is to blame; of several nobody knows which."""
-        left = [self._batch[place] for place in self._left()]
-        if charged and len(left) == 1:
+        places = self._left()
+        left = [self._batch[place] for place in places]
+        if charged and len(left) == 1 and self._is_to_blame(*places):
             self._lanes.suspects.clear(left)
             died = HandlerDied(f"the task of the handler died on an executor: {_short(error)}")
             self._execution.failure(self._slot, left[0], died)
@@ -353,12 +366,23 @@ class Lane:
         if charged and left:
             self._lanes.suspect(left)
             log.warning(
-                "a job with %d messages died (%s); they run again in smaller ones",
-                len(left),
+                "a job died (%s) with %d messages of which none is known to be the cause; they run"
+                " again in smaller ones",
                 _short(error),
+                len(left),
             )
         for message in left:
             self._execution.take_back(message)
+
+    def _is_to_blame(self, place: int) -> bool:
+        """Whether its handler had begun. Where no task can say so, it counts as begun.
+
+        Otherwise a message that kills its process would do that for ever.
+        """
+        desk = self._lanes.desk
+        if place <= self._begun or desk is None or not desk.is_reached:
+            return True
+        return not self._lanes.suspects.is_doubtful(self._batch[place])
 
     def _left(self) -> list[int]:
         return [place for place in range(len(self._batch)) if place not in self._answered]
@@ -371,7 +395,12 @@ class Lane:
     # --- what handlers are told -----------------------------------------------------------------
     def _interrupt(self, error: LocalQueueError) -> None:
         """From any thread."""
-        self._say(self._running, error)
+        current = self._slot.current
+        # By then another message may run, which has nothing to do with it.
+        if current is not None and current.reason is error:
+            for place, message in enumerate(self._batch):
+                if message is current.message:
+                    self._say(place, error)
 
     def _say(self, place: int, error: LocalQueueError) -> None:
         if self._lanes.desk is not None:

@@ -58,6 +58,8 @@ class NewsDesk:
         """For jobs that have not called yet."""
         self._speaking = threading.Lock()
         self._open: set[socket.socket] = set()
+        self.is_reached = False
+        """Whether any task has called: then others can do so too."""
         threading.Thread(target=self._accept, name="localqueue-news", daemon=True).start()
 
     def follow(self, job: int, hear: Callable[[News], object]) -> None:
@@ -101,6 +103,7 @@ class NewsDesk:
             # Nothing is read as news before this: whoever sends news could send a program.
             if not self._is_known(caller):
                 return
+            self.is_reached = True
             wire = Wire(caller)
             while (frame := wire.receive()) is not None:
                 self._hear(unpack(frame), wire)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from localqueue.spark.workers.batch_parcel import NOTHING
 from localqueue.spark.workers.handler_task import HandlerTask
 from localqueue.spark.workers.jobs import Jobs, is_cancelled
-from localqueue.workers.parcel import pack
 
-NO_MESSAGES = pack((0, []))
+PATIENCE = 3.0
+"""Seconds in which a Spark that runs no jobs any more has said so."""
 
 
 class Over(NamedTuple):
@@ -75,9 +76,29 @@ class Submitter:
     def _end_of(self, error: BaseException) -> End:
         if is_cancelled(error):
             return Failed(error, cancelled=True)
+        refusal = self._refusal()
+        return Failed(error, cancelled=False) if refusal is None else Gone(refusal)
+
+    def _refusal(self) -> BaseException | None:
+        """What a job of nothing raises: it tells whether it was the job or Spark.
+
+        A Spark that has others to run first is not waited for: it refuses nothing.
+        """
+        raised: SimpleQueue[BaseException | None] = SimpleQueue()
+        threading.Thread(
+            target=self._jobs.in_thread(lambda: raised.put(self._probe())),
+            name="localqueue-probe",
+            daemon=True,
+        ).start()
         try:
-            # A job of nothing tells whether it was the job or Spark.
-            self._jobs.run(self._task, NO_MESSAGES)
-        except BaseException as again:
-            return Gone(again)
-        return Failed(error, cancelled=False)
+            return raised.get(timeout=PATIENCE)
+        except Empty:
+            return None
+
+    def _probe(self) -> BaseException | None:
+        try:
+            self._jobs.set_up(f"{self._description}: whether jobs still run")
+            self._jobs.run(self._task, NOTHING)
+        except BaseException as error:
+            return error
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,8 @@ from localqueue.message import QueueMessage
 
 MEMORY = 60.0
 """Seconds for which they are remembered: somebody else may have run them meanwhile."""
+DOUBTS = 5
+"""So often in a row a message may die alone without a word that it has begun."""
 
 
 class Suspects:
@@ -23,6 +26,7 @@ class Suspects:
 
     def __init__(self) -> None:
         self._companies: dict[str, int] = {}
+        self._doubts: Counter[str] = Counter()
         self._until = 0.0
         self._lock = threading.Lock()
 
@@ -40,6 +44,16 @@ class Suspects:
             with self._lock:
                 for message in messages:
                     self._companies.pop(message.id, None)
+                    self._doubts.pop(message.id, None)
+
+    def is_doubtful(self, message: QueueMessage[Any]) -> bool:
+        """It was alone in a job that died, and nobody has heard that it began: is it innocent?
+
+        Not for ever: its task may be the one that could not say so.
+        """
+        with self._lock:
+            self._doubts[message.id] += 1
+            return self._doubts[message.id] < DOUBTS
 
     def company(self, message: QueueMessage[Any], usual: int) -> int:
         """How many may be in its job, itself included."""
@@ -54,4 +68,5 @@ class Suspects:
         with self._lock:
             if time.monotonic() > self._until:
                 self._companies.clear()
+                self._doubts.clear()
             return min([usual, *self._companies.values()])

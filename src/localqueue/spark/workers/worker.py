@@ -15,11 +15,11 @@ from localqueue.resilience.rate_limiter import Limiter, RateLimit
 from localqueue.rule import Backoff
 from localqueue.spark.sessions.registration import register
 from localqueue.spark.workers.answers import Unloadable
+from localqueue.spark.workers.batch_parcel import NOTHING
 from localqueue.spark.workers.batch_size import BatchSize
 from localqueue.spark.workers.handler_task import HandlerTask, plain
 from localqueue.spark.workers.jobs import Jobs, jobs_of
 from localqueue.spark.workers.lanes import Lanes, unloadable
-from localqueue.spark.workers.submitter import NO_MESSAGES
 from localqueue.workers.execution import Execution
 from localqueue.workers.liveness import Liveness
 from localqueue.workers.parcel import unpack, unpack_error
@@ -90,7 +90,8 @@ class SparkWorker(Worker):
     behind a handler that takes long go back to the queue, and other batches go on.
 
     When a task dies, its messages run again in smaller batches; only one that was alone in its
-    task is charged with the crash. Spark's own second attempt at a task calls no handler.
+    task, and had begun, is charged with the crash. Spark's own second attempt at a task calls no
+    handler.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ def _pickled(handler: Callable[[Any], Any]) -> bytes:
 def _try(jobs: Jobs, task: HandlerTask) -> None:
     """One job without messages: whatever is wrong with the handler or with Spark is seen now."""
     try:
-        answer = unpack(jobs.run(task, NO_MESSAGES))
+        answer = unpack(jobs.run(task, NOTHING))
     except Exception as error:
         raise WorkerStopped(f"Spark runs no jobs: {error}") from error
     if isinstance(answer, Unloadable):

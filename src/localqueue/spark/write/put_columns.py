@@ -38,7 +38,7 @@ def _is_number(kind: DataType) -> bool:
 
 
 VALUE = "value"
-MESSAGE_COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
+BESIDE_VALUE: dict[str, tuple[Callable[[DataType], bool], str]] = {
     "queue": (_is_text, "a string"),
     "headers": (_is_text_map, "a map of strings to strings"),
     "priority": (_is_whole, "a whole number"),
@@ -77,9 +77,9 @@ def put_columns(schema: StructType, options: Options) -> PutColumns:
     for name in names:
         if names.count(name) > 1:
             raise ConfigurationError(f"there are several columns {name!r}; leave one")
-    message = {name: place for place, name in enumerate(names) if name in MESSAGE_COLUMNS}
+    message = {name: place for place, name in enumerate(names) if name in BESIDE_VALUE}
     for name, place in message.items():
-        fits, what = MESSAGE_COLUMNS[name]
+        fits, what = BESIDE_VALUE[name]
         kind = schema.fields[place].dataType
         if not fits(kind):
             raise ConfigurationError(
@@ -124,5 +124,5 @@ def _refuse_the_rest(schema: StructType, used: set[int]) -> None:
         raise ConfigurationError(
             f"the columns {', '.join(rest)} are neither the value nor known of a message; select"
             " what is to be written, or leave out value to make the payload of columns. Beside the"
-            f" value a row may have {', '.join(MESSAGE_COLUMNS)}"
+            f" value a row may have {', '.join(BESIDE_VALUE)}"
         )

@@ -90,7 +90,7 @@ class RowsToPuts:
             bodies = self._bodies(batch)
             made = {"body": bodies}
             for name, place in self._columns.message.items():
-                made[name] = _MESSAGE_COLUMNS[name](batch.column(place))
+                made[name] = _BESIDE_VALUE[name](batch.column(place))
         except BadRow as bad:
             raise BadRow(self.rows + bad.place, bad.why) from None
         if "fingerprint" in self.schema.names:
@@ -226,7 +226,7 @@ def _keys(what: str) -> Callable[[pa.Array[Any]], pa.Array[Any]]:
     return check
 
 
-_MESSAGE_COLUMNS: dict[str, Callable[[pa.Array[Any]], pa.Array[Any]]] = {
+_BESIDE_VALUE: dict[str, Callable[[pa.Array[Any]], pa.Array[Any]]] = {
     "queue": _queues,
     "headers": _headers,
     "priority": _priorities,

@@ -21,6 +21,7 @@ from localqueue import failpoints
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
 from localqueue.errors import LocalQueueError, RecordConflict, StoreCorrupt
 from localqueue.spark.options import Options
+from localqueue.spark.write.portions import Portion, chunks
 from localqueue.spark.write.puts import Facts, make_puts
 from localqueue.spark.write.queue_rules import check_queues
 from localqueue.spark.write.sink_ledger import (
@@ -33,7 +34,6 @@ from localqueue.spark.write.sink_ledger import (
     lost_files,
     unfinished_files,
 )
-from localqueue.spark.write.sink_steps import Steps, chunks
 from localqueue.spark.write.staged_rows import (
     RowsOut,
     StagedFile,
@@ -190,7 +190,7 @@ class Sink:
                 ) from None
             return False
         failpoints.reach("sink.after-chunk")
-        Steps(self._store, self._when, self._options.put_timeout).fitted(answers)
+        Portion(self._store, self._when, self._options.put_timeout).fitted(answers)
         return True
 
     def _staged(self, parts: Sequence[Part]) -> list[StagedFile]:
@@ -235,23 +235,23 @@ class Sink:
     def _put_all(
         self, rows: Iterable[pa.RecordBatch], queue: str | None, window: float, progress: _Progress
     ) -> None:
-        steps = Steps(self._store, self._when, self._options.put_timeout)
+        portion = Portion(self._store, self._when, self._options.put_timeout)
         try:
             for chunk in chunks(make_puts(batch, queue, window) for batch in rows):
                 start = 0
                 while start < len(chunk):
-                    step = chunk[start : start + steps.size]
+                    some = chunk[start : start + portion.size]
                     try:
                         answers = self._store.enqueue_with_records(
-                            step, progress.changes(len(step)), now=self._when.now
+                            some, progress.changes(len(some)), now=self._when.now
                         )
                     except QueueIsFull as full:
-                        steps.did_not_fit(full, len(step))
+                        portion.did_not_fit(full, len(some))
                         continue
-                    progress.advance(len(step))
+                    progress.advance(len(some))
                     failpoints.reach("sink.after-chunk")
-                    start += len(step)
-                    steps.fitted(answers)
+                    start += len(some)
+                    portion.fitted(answers)
         except Full as full:
             raise Full(f"{full}; {progress}") from None
         except RecordConflict:

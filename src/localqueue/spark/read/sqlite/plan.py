@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -18,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from localqueue.errors import ConfigurationError
+from localqueue.spark.cores import cores
 from localqueue.spark.options import Options
 from localqueue.spark.read import journal_columns, message_columns
 from localqueue.spark.read.filters import Column, Identifier, Word, column_of, pushed, text
@@ -219,7 +219,7 @@ class Plan:
 
     def _partitions(self, rows: int, asked: int | None = None) -> int:
         asked = asked or self._options.min_partitions
-        return asked or (1 if rows <= FEW else _cores())
+        return asked or (1 if rows <= FEW else cores())
 
     def _pieces(self, rows: int, row_bytes: int, partitions: int | None = None) -> int:
         """How many ranges: few enough rows in each, and as many for every task."""
@@ -327,9 +327,3 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _number(row: tuple[int | None] | None) -> int | None:
     return None if row is None else row[0]
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -50,8 +50,11 @@ def _fitting(puts: Sequence[Put], room: int) -> tuple[int, int]:
     return count, size
 
 
-class Steps:
-    """Smaller ones when a queue is full, larger ones when there was room; and the wait for it."""
+class Portion:
+    """How many rows come next: fewer when a queue is full, more after there was room for these.
+
+    It also waits for the room.
+    """
 
     def __init__(self, store: QueueStore, when: StoreTime, timeout: float) -> None:
         self._store = store

@@ -5,13 +5,13 @@ from __future__ import annotations
 from localqueue.spark.read.scan import Source
 
 
-class Lag:
+class LagCounter:
     """Counts what changed since the last time: a long backlog is counted once, not every batch."""
 
     def __init__(self) -> None:
         self._after = self._upto = self._rows = 0
 
-    def rows(self, source: Source, after: int, upto: int) -> int:
+    def count(self, source: Source, after: int, upto: int) -> int:
         """How many chosen events (after, upto] has."""
         if after == upto:
             self._rows = 0

@@ -14,7 +14,7 @@ from benchmarks.results import Result, as_json, save
 
 NAMES = (
     "peers", "single", "batches", "settle", "workers", "threads", "processes", "wakeups", "backlog",
-    "spark",
+    "spark", "pipeline",
 )  # fmt: skip
 
 
@@ -65,6 +65,8 @@ def _run(name: str, folder: Path, asked: argparse.Namespace) -> Iterator[Result]
             return race.run(folder, size=size)
         case "spark":
             return _spark(folder, asked.size or (20_000 if quick else 1_000_000), quick=quick)
+        case "pipeline":
+            return _pipeline(folder, asked.size or (20_000 if quick else 1_000_000), quick=quick)
     size = asked.size or (20_000 if quick else 1_000_000)
     times = 60 if quick else 200
     return backlog.run(folder, size=size, times=times, rounds=1 if quick else 3)
@@ -85,6 +87,14 @@ def _spark(folder: Path, size: int, *, quick: bool) -> Iterator[Result]:
         if quick
         else workers.run(there)
     )
+
+
+def _pipeline(folder: Path, size: int, *, quick: bool) -> Iterator[Result]:
+    from benchmarks.spark import pipeline
+
+    if quick:
+        return pipeline.run(folder, events=size, batches=60, rounds=1)
+    return pipeline.run(folder, events=size)
 
 
 def _within(folder: Path, name: str) -> Path:
@@ -113,7 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes, rougher")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument(
-        "--size", type=int, help="how many: backlog, workers, spark (1,000,000), peers (100,000)"
+        "--size",
+        type=int,
+        help="how many: backlog, workers, spark, pipeline (1,000,000), peers (100,000)",
     )
     parser.add_argument("--seconds", type=float, help="how long: processes (30)")
     parser.add_argument(

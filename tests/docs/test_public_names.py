@@ -194,7 +194,7 @@ def test_every_name_option_and_column_of_spark_is_on_its_page() -> None:
     options = [option.name for option in spark_options.OPTIONS.values()]
     # The last one stands for the options of Worker.
     worker = [*inspect.signature(spark.SparkWorker).parameters][2:-1]
-    columns = [*schema.MESSAGE_COLUMNS, *schema.JOURNAL_COLUMNS, *put_columns.MESSAGE_COLUMNS]
+    columns = [*schema.MESSAGE_COLUMNS, *schema.JOURNAL_COLUMNS, *put_columns.BESIDE_VALUE]
 
     assert missing([*spark.__all__, *options, *worker, *columns], page("spark.md")) == []
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("run", "report", "tables", "sql", "status", "compact", "vacuum")
+COMMANDS = (
+    "run", "report", "tables", "sql", "status", "views", "declarative", "replay", "groups",
+    "alerts", "compact", "vacuum",
+)  # fmt: skip
 
 Shown = pytest.CaptureFixture[str]
 

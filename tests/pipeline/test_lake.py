@@ -137,6 +137,19 @@ def test_a_bound_of_time_is_never_inside_the_file_that_it_is_of(lake: Lake) -> N
     assert file.statistics["maxValues"]["at"] == "2026-01-31T08:00:00.002Z"
 
 
+def test_bounds_are_known_of_columns_that_are_far_behind(lake: Lake) -> None:
+    """Of all but the first 32 columns most readers look for none, unless the table names them."""
+    wide = columns(*((f"c{n}", pa.int64()) for n in range(40)), ("at", MOMENT))
+    definition = Definition("wide", wide, "Many columns.", ("c39", "at"), "at")
+    table = lake.create(definition)
+    row = {f"c{n}": n for n in range(40)} | {"at": START}
+    rows = pa.Table.from_pylist([row], schema=wide)
+    table.append([write_table(table.location, rows, definition.statistics)], ALL, {HERE: 1})
+
+    assert len(table.files("c39 > 38")) == 1
+    assert len(table.files("c39 > 39")) == 0
+
+
 # --- files in the place of others -----------------------------------------------------------------
 def many_files(lake: Lake, n: int = 10) -> Table:
     table = lake.create(THINGS)
@@ -245,6 +258,17 @@ def test_a_new_column_is_added_to_a_table_that_is_there(lake: Lake) -> None:
     assert compact(table, WIDER) == 2
     found = DeltaTable(lake.location.uri + "/things").to_pyarrow_table()
     assert found["colour"].to_pylist() == [None, None, "red"]
+
+
+def test_two_pipelines_may_add_the_same_column(lake: Lake) -> None:
+    lake.create(THINGS)
+    first, second = opened(lake), opened(lake)
+    first.evolve(WIDER)
+
+    second.evolve(WIDER)
+
+    assert opened(lake).schema.names == ["seq", "at", "name", "colour"]
+    assert second.version == first.version
 
 
 def test_a_table_of_a_newer_release_is_refused_and_left_alone(lake: Lake) -> None:

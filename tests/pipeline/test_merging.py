@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -17,39 +18,43 @@ from localqueue.spark.pipeline.writing import LakeWriter
 from tests.pipeline.journals import HERE, event, journal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
-def summarize(events: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
+class Counting:
+    """The events of a task by minute."""
 
-    minute = f.date_trunc("minute", "at").alias("minute")
-    return events.groupBy("store", "queue", minute).agg(f.count("*").alias("events"))
+    def __init__(self) -> None:
+        self._rows: list[pa.Table] = []
+
+    def add(self, events: pa.RecordBatch) -> None:
+        minute = pc.floor_temporal(events["at"], unit="minute")
+        ones = pa.array([1] * events.num_rows, pa.int64())
+        columns = [events["store"], events["queue"], minute, ones]
+        self._rows.append(pa.Table.from_arrays(columns, schema=DEFINITION.schema))
+
+    def result(self) -> pa.Table:
+        return pa.concat_tables([DEFINITION.schema.empty_table(), *self._rows])
 
 
-def merge(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
+def merge(news: pa.Table, old: pa.Table) -> pa.Table:
+    rows = pa.concat_tables([news, old]).group_by(["store", "queue", "minute"])
+    return rows.aggregate([("events", "sum")]).rename_columns(DEFINITION.schema.names)
 
-    return rows.groupBy("store", "queue", "minute").agg(f.sum("events").alias("events"))
 
-
-COUNTS = MergeStep(
-    Definition(
-        name="counts",
-        description="Events by minute.",
-        schema=columns(
-            ("store", pa.string()),
-            ("queue", pa.string()),
-            ("minute", MOMENT),
-            ("events", pa.int64()),
-        ),
-        statistics=("minute",),
-        moment="minute",
+DEFINITION = Definition(
+    name="counts",
+    description="Events by minute.",
+    schema=columns(
+        ("store", pa.string()),
+        ("queue", pa.string()),
+        ("minute", MOMENT),
+        ("events", pa.int64()),
     ),
-    grain=60,
-    summarize=summarize,
-    merge=merge,
+    statistics=("minute",),
+    moment="minute",
 )
+COUNTS = MergeStep(DEFINITION, "minute", Counting, merge)
 
 
 def writer(spark: SparkSession, lake: Lake) -> LakeWriter:

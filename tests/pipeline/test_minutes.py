@@ -163,6 +163,23 @@ def test_levels_are_unknown_until_the_store_has_told_them(spark: SparkSession, l
         assert levels(row) == levels(wanted[key])
 
 
+def test_a_queue_whose_beginning_was_trimmed_does_not_begin_with_nothing(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """What is there first configures the queue, but need not have made it."""
+    happened = Journal()
+    happened.make("jobs")
+    happened.work("jobs", 5)
+    steps = gold(trimmed=[(STORE, "jobs")])[:1]
+    trimmed = LakeWriter(spark, lake, Feed(), (), steps)
+    trimmed.expect(HERE)
+
+    trimmed.write(journal(spark, happened.rows))
+
+    for row in minutes(lake).values():
+        assert set(levels(row).values()) == {None}
+
+
 def test_what_the_store_tells_puts_levels_right_after_events_were_lost(
     spark: SparkSession, lake: Lake
 ) -> None:

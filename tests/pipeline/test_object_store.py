@@ -1,21 +1,25 @@
-"""A lake in an object store: an S3 server run as a process."""
+"""A lake in an object store: an S3 server run as a process, steady or not."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from localqueue import PersistentQueue
+from localqueue.errors import LocalQueueError
 from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.parquet_files import write_table
 from localqueue.spark.pipeline.pipeline import Pipeline
+from localqueue.spark.pipeline.places import Feed
 from localqueue.spark.pipeline.read_table import read_table
+from tests.pipeline.reckoning import reckon
+from tests.pipeline.s3_server import s3_server, storage_options
+from tests.pipeline.test_lake import HERE, START, THINGS
+from tests.pipeline.unsteady import unsteady
+from tests.pipeline.working import open_queue, work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,49 +28,15 @@ pytest.importorskip("moto", reason="the S3 server of the tests")
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """The storage options of a server of its own, with a bucket ``lake``."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    server = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _make_bucket(server, f"{address}/lake")
-        yield {
-            "AWS_ENDPOINT_URL": address,
-            "AWS_ACCESS_KEY_ID": "nobody",
-            "AWS_SECRET_ACCESS_KEY": "nothing",
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _make_bucket(server: subprocess.Popen[bytes], address: str) -> None:
-    """As soon as the server answers."""
-    until = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(urllib.request.Request(address, method="PUT")).close()
-        except OSError:
-            assert server.poll() is None, "the server ended"
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        else:
-            return
+def port() -> Iterator[int]:
+    with s3_server() as port:
+        yield port
 
 
 def test_a_pipeline_brings_every_event_once_to_an_object_store(
-    spark: SparkSession, url: str, s3: dict[str, str]
+    spark: SparkSession, url: str, port: int
 ) -> None:
-    lake = Lake("s3://lake/of/queues", s3)
+    lake = Lake("s3://lake/of/queues", storage_options(f"http://127.0.0.1:{port}"))
     queue: PersistentQueue[Any] = PersistentQueue("jobs", store=url)
     for _ in range(2):
         queue.put_many([{"n": n} for n in range(5)])
@@ -74,9 +44,51 @@ def test_a_pipeline_brings_every_event_once_to_an_object_store(
         # Each with a checkpoint of its own that is gone afterwards: the lake knows where it ends.
         Pipeline(url, lake, spark=spark).run()
 
-    events, messages = lake.table("events"), lake.table("messages")
-    assert events is not None
+    messages = lake.table("messages")
     assert messages is not None
-    seqs = sorted(row.seq for row in read_table(spark, events, ["seq"]).collect())
-    assert seqs == [int(e.position[16:], 16) for e in queue.store.journal(limit=1000)]
     assert read_table(spark, messages, predicate="outcome = 'acked'").count() == 10
+    reckon(lake, queue)
+
+
+def test_a_commit_whose_answer_was_lost_is_known_to_have_happened(port: int) -> None:
+    with unsteady(port) as proxy:
+        lake = Lake("s3://lake/lost-answers", storage_options(proxy.address))
+        table = lake.create(THINGS)
+        rows = pa.Table.from_pylist([{"seq": 1, "at": START}], schema=THINGS.schema)
+        file = write_table(table.location, rows, THINGS.statistics)
+        proxy.lose_once(r"PUT .*/_delta_log/0+1\.json")
+
+        assert table.append([file], Feed(), {HERE: 1})
+
+        assert proxy.happened["lost on purpose"] == 1
+        assert table.files() == [file.path]
+        assert table.position(Feed(), HERE) == 1
+        # Another one's commit is still another one's.
+        other = lake.table("things")
+        assert other is not None
+        assert other.append([], Feed(), {HERE: 2})
+        assert not table.append([], Feed(), {HERE: 2})
+
+
+def test_an_object_store_that_fails_now_and_then_costs_no_event(
+    spark: SparkSession, url: str, port: int
+) -> None:
+    queue = open_queue(url)
+    with unsteady(port, failing=0.06, losing=0.04) as proxy:
+        lake = Lake("s3://lake/unsteady", storage_options(proxy.address))
+        for _ in range(3):
+            work(queue, 10)
+            for _ in range(20):
+                try:
+                    Pipeline(url, lake, spark=spark).run()
+                except LocalQueueError:
+                    continue
+                break
+            else:
+                raise AssertionError("it never succeeds")
+        happened = proxy.happened
+    steady = Lake("s3://lake/unsteady", storage_options(f"http://127.0.0.1:{port}"))
+
+    assert happened["failed"] > 0
+    assert happened["broken"] + happened["lost"] > 0
+    reckon(steady, queue)

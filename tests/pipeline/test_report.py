@@ -181,6 +181,7 @@ def test_a_short_time_is_shown_by_the_second_and_says_what_its_minutes_say(
         assert one.busy.sum() == pytest.approx(other.busy.sum(), abs=1e-3)
         assert one.workers.max() == other.workers.max()
         assert one.succeeded == other.succeeded
+        assert one.in_time == other.in_time == 1.0
     assert {(e.queue, e.error_type, e.count) for e in fine.errors} == {
         (queue, kind, 5) for queue in ("jobs", "mails") for kind in ("ValueError", "OSError")
     }

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from localqueue import Journal, PersistentQueue
 from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed, StoreMissing
-from localqueue.failpoints import listening
 from localqueue.spark.leadership import Leadership
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.pipeline import Pipeline, Progress
+from tests.pipeline.reckoning import journal_of, reckon, rows_of
+from tests.pipeline.working import open_queue, work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,42 +24,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def queue(url: str) -> PersistentQueue[Any]:
-    return PersistentQueue("jobs", store=url, journal_policy=Journal(payloads=True))
-
-
-def work(queue: PersistentQueue[Any], messages: int) -> None:
-    """Put, lease, and end each: every fifth is released once, every seventh is a dead letter."""
-    queue.put_many([{"n": n} for n in range(messages)])
-    for n, message in enumerate(queue.get_messages(messages, leased_by="w1")):
-        if n % 7 == 6:
-            queue.dead_letter(message, error=ValueError("no"))
-        elif n % 5 == 4:
-            queue.release(message)
-        else:
-            queue.ack(message)
-
-
-def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
-    found = DeltaTable(f"{lake.location.uri}/{table}").to_pyarrow_table().to_pylist()
-    return sorted(found, key=lambda row: row.get("seq", 0))
-
-
-def journal_of(queue: PersistentQueue[Any]) -> list[tuple[str, str, str]]:
-    return [(e.position, e.queue, e.kind) for e in queue.store.journal(limit=100_000)]
+    return open_queue(url)
 
 
 def in_the_lake(lake: Lake) -> list[tuple[str, str, str]]:
-    return [(row["position"], row["queue"], row["kind"]) for row in rows(lake, "events")]
-
-
-def agree(lake: Lake, queue: PersistentQueue[Any]) -> None:
-    """Every event once, and silver as the events have it."""
-    events = rows(lake, "events")
-    assert in_the_lake(lake) == journal_of(queue)
-    ended = [e for e in events if e["from_state"] == "inflight" and e["to_state"] != "inflight"]
-    assert [a["seq"] for a in rows(lake, "attempts")] == [e["seq"] for e in ended]
-    gone = [e for e in ended if e["to_state"] in (None, "dead")]
-    assert [m["seq"] for m in rows(lake, "messages")] == [e["seq"] for e in gone]
+    return [(row["position"], row["queue"], row["kind"]) for row in rows_of(lake, "events")]
 
 
 def test_a_run_brings_the_journal_and_the_next_one_what_is_new(
@@ -70,18 +39,18 @@ def test_a_run_brings_the_journal_and_the_next_one_what_is_new(
     seen: list[Progress] = []
 
     first = pipeline.run(on_progress=seen.append)
-    agree(lake, queue)
-    assert first.events == len(rows(lake, "events")) == sum(batch.events for batch in seen)
-    assert first.added["messages"] == len(rows(lake, "messages"))
-    assert [row["value"] for row in rows(lake, "events")][1] == '{"n":0}'
+    reckon(lake, queue)
+    assert first.events == len(rows_of(lake, "events")) == sum(batch.events for batch in seen)
+    assert first.added["messages"] == len(rows_of(lake, "messages"))
+    assert [row["value"] for row in rows_of(lake, "events")][1] == '{"n":0}'
 
     work(queue, 5)
     second = pipeline.run()
-    agree(lake, queue)
-    assert first.events + second.events == len(rows(lake, "events"))
+    reckon(lake, queue)
+    assert first.events + second.events == len(rows_of(lake, "events"))
 
     assert pipeline.run().events == 0
-    agree(lake, queue)
+    reckon(lake, queue)
 
 
 def test_the_journal_is_kept_for_the_pipeline(
@@ -110,7 +79,7 @@ def test_with_its_checkpoint_deleted_nothing_comes_twice(
 
     pipeline.run()
 
-    agree(lake, queue)
+    reckon(lake, queue)
 
 
 def test_a_lake_that_was_put_back_is_brought_up_to_date_again(
@@ -123,13 +92,13 @@ def test_a_lake_that_was_put_back_is_brought_up_to_date_again(
     shutil.copytree(lake.location.uri, lake.location.uri + ".backup")
     work(queue, 5)
     pipeline.run()
-    for table in ("events", "attempts", "messages"):
+    for table in ("events", "attempts", "messages", "minutes", "errors"):
         shutil.rmtree(Path(lake.location.uri, table))
         shutil.copytree(Path(lake.location.uri + ".backup", table), Path(lake.location.uri, table))
 
     pipeline.run()
 
-    agree(lake, queue)
+    reckon(lake, queue)
 
 
 def test_a_lake_that_was_deleted_is_filled_with_what_the_journal_has(
@@ -143,27 +112,7 @@ def test_a_lake_that_was_deleted_is_filled_with_what_the_journal_has(
 
     pipeline.run()
 
-    agree(lake, queue)
-
-
-@pytest.mark.parametrize(
-    "point", ["pipeline.batch", "pipeline.after-events", "pipeline.after-batch"]
-)
-def test_a_run_that_ended_in_the_middle_is_continued(
-    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any], point: str
-) -> None:
-    work(queue, 10)
-
-    def crash(reached: str) -> None:
-        if reached == point:
-            raise InterruptedError("the driver ends here")
-
-    with pytest.raises(Exception, match="the driver ends here"), listening(crash):
-        Pipeline(url, lake, spark=spark).run()
-    work(queue, 5)
-    Pipeline(url, lake, spark=spark, rows_per_batch=13).run()
-
-    agree(lake, queue)
+    reckon(lake, queue)
 
 
 def test_a_second_one_of_its_name_is_refused_while_it_runs(
@@ -178,7 +127,7 @@ def test_a_second_one_of_its_name_is_refused_while_it_runs(
 
     running.close()
     pipeline.run()
-    agree(lake, queue)
+    reckon(lake, queue)
 
 
 def test_pipelines_of_other_queues_share_a_lake_and_those_that_overlap_are_refused(
@@ -191,7 +140,8 @@ def test_pipelines_of_other_queues_share_a_lake_and_those_that_overlap_are_refus
     Pipeline(url, lake, name="a", queues=["jobs"], spark=spark).run()
     Pipeline(url, lake, name="b", queues=["mails"], spark=spark).run()
 
-    assert in_the_lake(lake) == [e for e in journal_of(queue) if e[1] in ("jobs", "mails")]
+    journal = [(event.position, event.queue, event.kind) for event in journal_of(queue)]
+    assert in_the_lake(lake) == [event for event in journal if event[1] in ("jobs", "mails")]
     with pytest.raises(ConfigurationError, match="all queues: some would be there twice"):
         Pipeline(url, lake, name="c", spark=spark).run()
 
@@ -201,7 +151,7 @@ def test_a_journal_that_was_trimmed_is_an_error_or_a_gap_that_is_recorded(
 ) -> None:
     work(queue, 4)
     Pipeline(url, lake, spark=spark).run()
-    reached = rows(lake, "events")[-1]["seq"]
+    reached = rows_of(lake, "events")[-1]["seq"]
     queue.drop_reader("pipeline:default")
     few = Journal(max_rows=10)
     trimmed: PersistentQueue[Any] = PersistentQueue("jobs", store=url, journal_policy=few)
@@ -215,9 +165,9 @@ def test_a_journal_that_was_trimmed_is_an_error_or_a_gap_that_is_recorded(
     for _ in range(2):
         Pipeline(url, lake, spark=spark, fail_on_data_loss=False).run()
 
-    (gap,) = rows(lake, "gaps")
+    (gap,) = rows_of(lake, "gaps")
     assert (gap["queue"], gap["after"], gap["upto"]) == ("jobs", reached, missing)
-    assert rows(lake, "events")[-1]["seq"] > missing
+    assert rows_of(lake, "events")[-1]["seq"] > missing
 
 
 def _trimmed(url: str) -> int:
@@ -244,9 +194,9 @@ def test_an_event_that_is_no_event_is_quarantined_and_the_others_come(
 
     run = Pipeline(url, lake, spark=spark).run()
 
-    found = {row["seq"]: row["reason"] for row in rows(lake, "quarantine")}
+    found = {row["seq"]: row["reason"] for row in rows_of(lake, "quarantine")}
     assert found == {bad: "its kind is unknown", broken: "its value is not JSON"}
-    seqs = [row["seq"] for row in rows(lake, "events")]
+    seqs = [row["seq"] for row in rows_of(lake, "events")]
     assert bad not in seqs
     assert broken in seqs
     assert len(seqs) + 1 == run.events
@@ -274,7 +224,7 @@ def test_another_store_under_the_same_name_is_refused_and_comes_under_another(
         Pipeline(second, lake, spark=spark).run()
     Pipeline(second, lake, name="second", spark=spark).run()
 
-    assert len({row["store"] for row in rows(lake, "events")}) == 2
+    assert len({row["store"] for row in rows_of(lake, "events")}) == 2
 
 
 def test_what_is_older_than_wanted_is_let_go(
@@ -284,7 +234,7 @@ def test_what_is_older_than_wanted_is_let_go(
 
     Pipeline(url, lake, spark=spark, retention={"attempts": timedelta(0)}).run()
 
-    assert rows(lake, "attempts") == []
-    assert len(rows(lake, "messages")) == 3
+    assert rows_of(lake, "attempts") == []
+    assert len(rows_of(lake, "messages")) == 3
     with pytest.raises(ConfigurationError, match="no table is called 'event'"):
         Pipeline(url, lake, spark=spark, retention={"event": timedelta(days=1)})

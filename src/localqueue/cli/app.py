@@ -1,6 +1,6 @@
 """The command ``localqueue``: its groups, and what becomes of errors.
 
-A group of commands is one file: a ``typer.Typer`` that is added here.
+A group of commands is one folder: its ``app`` has a ``typer.Typer`` that is added here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from localqueue.cli import pipeline
 from localqueue.cli.output import note, told
+from localqueue.cli.pipeline import app as pipeline
 from localqueue.errors import ConfigurationError, InvalidArgument, LocalQueueError, WrongType
 from localqueue.stores.masking import masked
 

@@ -1,8 +1,10 @@
-"""Queues as Spark sources and sinks, and handlers on Spark executors.
+"""Queues as Spark sources and sinks, handlers on Spark executors, and the journal as tables.
 
 ``session()`` makes a Spark session that knows ``format("localqueue")``; ``register(spark)`` makes a
-session of yours know it. Needs ``pip install "localqueue[spark]"`` and Java 17 or newer; nothing of
-either is loaded before one of these names is used.
+session of yours know it. ``Pipeline`` keeps the tables of a lake up to date, ``Views`` those that
+a file of yours defines, and ``StuckAlerts`` tells of messages that are stuck. Needs
+``pip install "localqueue[spark]"`` and Java 17 or newer; nothing of either is loaded before one of
+these names is used.
 """
 
 from __future__ import annotations
@@ -13,14 +15,28 @@ from typing import TYPE_CHECKING, Any
 from localqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from localqueue.spark.pipeline.alerts.stuck_alerts import StuckAlerts
+    from localqueue.spark.pipeline.pipeline import Pipeline
+    from localqueue.spark.pipeline.views.views import Views
     from localqueue.spark.sessions.registration import register
     from localqueue.spark.sessions.spark_session import session
     from localqueue.spark.workers.worker import SparkWorker, run_on_spark
 
-__all__ = ["SparkWorker", "register", "run_on_spark", "session"]
+__all__ = [
+    "Pipeline",
+    "SparkWorker",
+    "StuckAlerts",
+    "Views",
+    "register",
+    "run_on_spark",
+    "session",
+]
 
 _HOMES = {
+    "Pipeline": "pipeline.pipeline",
     "SparkWorker": "workers.worker",
+    "StuckAlerts": "pipeline.alerts.stuck_alerts",
+    "Views": "pipeline.views.views",
     "register": "sessions.registration",
     "run_on_spark": "workers.worker",
     "session": "sessions.spark_session",

@@ -3,7 +3,8 @@
 Every event says which state it leaves and enters, so a minute's level is the one before it and what
 moved. Where to begin is known in three ways: from the rows that the table has; from ``counted``,
 an event with which the store tells its own counts now and then; and for a queue that was just
-made, because it had nothing. A ``counted`` event is believed more than the table, so that events
+made, because it had nothing: that is, when the first event configures it and the journal was not
+trimmed before. A ``counted`` event is believed more than the table, so that events
 that were lost to a trimmed journal or a quarantine put the levels wrong only until the next one.
 Where none of it is known, levels are null, and a minute that is over may stay so.
 
@@ -18,10 +19,8 @@ begins from it, however long ago it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +29,6 @@ import pyarrow.compute as pc
 
 from localqueue.spark.pipeline.definition import MOMENT
 from localqueue.spark.pipeline.minutes import LEVELS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 OPEN = datetime(2200, 1, 1, tzinfo=UTC)
 """``until`` of a queue's newest row. Later than any event, and readers that count nanoseconds can
@@ -46,32 +42,24 @@ NEW_BELOW = 8
 Numbers = npt.NDArray[np.int64]
 
 
-def in_counts(events: DataFrame) -> Column:
-    """Whether an event is in what its store has counted, as far as these events tell it.
+def in_counts(shapes: pa.Table) -> pa.Array:
+    """Whether each shape is in what its store has counted, as far as these shapes tell it."""
+    told = shapes.filter(pc.is_valid(shapes["told"])).group_by(["store", "shard"])
+    found: pa.Array = pa.array(np.zeros(shapes.num_rows, np.bool_))
+    for last in told.aggregate([("last_seq", "max")]).to_pylist():
+        here = pc.and_(
+            pc.equal(shapes["store"], last["store"]), pc.equal(shapes["shard"], last["shard"])
+        )
+        before = pc.less_equal(shapes["last_seq"], last["last_seq_max"])
+        found = pc.or_(found, pc.and_(here, before))
+    return found
 
-    This runs a job, which reads few columns.
+
+def moves(shapes: pa.RecordBatch, trimmed: Collection[tuple[str, str]]) -> dict[str, pa.Array]:
+    """What shapes do to levels: nets, the counts where they were told, and what they are.
+
+    An event that configures a queue makes it only if the journal still has the first one of it.
     """
-    from pyspark.sql import functions as f
-
-    told = events.where("kind = 'counted' AND detail IS NOT NULL")
-    last = told.groupBy("store", "shard").agg(f.max("seq").alias("seq")).collect()
-    places = [
-        (f.col("store") == one.store) & (f.col("shard") == one.shard) & (f.col("seq") <= one.seq)
-        for one in last
-    ]
-    return reduce(lambda a, b: a | b, places, f.lit(False))
-
-
-def counts_told() -> Column:
-    """An aggregate: the last counts that the store has told of a queue, as JSON."""
-    from pyspark.sql import functions as f
-
-    counted = f.col("kind") == "counted"
-    return f.max_by(f.when(counted, f.col("detail")), f.when(counted, f.col("seq")))
-
-
-def moves(shapes: pa.RecordBatch) -> dict[str, pa.Array]:
-    """What shapes do to levels: nets, the counts where they were told, and what they are."""
     n = shapes["n"].to_numpy()
     told = [{} if text is None else json.loads(text) for text in shapes["told"].to_pylist()]
     found: dict[str, pa.Array] = {}
@@ -79,7 +67,9 @@ def moves(shapes: pa.RecordBatch) -> dict[str, pa.Array]:
         change = _ones(shapes["to_state"], state) - _ones(shapes["from_state"], state)
         found[f"{state}_net"] = pa.array(n * change)
         found[state] = pa.array([counts.get(state) for counts in told], pa.int64())
-    what = NEW + CONFIGURES * _ones(shapes["kind"], "configured")
+    queues = zip(shapes["store"].to_pylist(), shapes["queue"].to_pylist(), strict=True)
+    whole = np.array([queue not in trimmed for queue in queues], np.int64)
+    what = NEW + CONFIGURES * whole * _ones(shapes["kind"], "configured")
     what += IN_COUNTS * _ones(shapes["in_counts"], True)
     return found | {"until": pa.array(what, pa.int64()).cast(MOMENT)}
 

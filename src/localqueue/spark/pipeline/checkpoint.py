@@ -32,6 +32,12 @@ def next_start(checkpoint: Path) -> dict[str, Any] | None:
     return offset if isinstance(offset, dict) and SHARD in offset else None
 
 
+def newest_batch(checkpoint: Path) -> int:
+    """The number of the last batch that was begun; -1 when none was."""
+    newest = _newest(checkpoint / "offsets")
+    return -1 if newest is None else newest
+
+
 def set_aside(checkpoint: Path) -> Path:
     """Move it away, so that the query begins anew; where it is now."""
     aside = checkpoint.with_name(f"{checkpoint.name}.set-aside-{time.time_ns()}")

@@ -26,6 +26,8 @@ class Definition:
     moment: str
     """The column of time that retention goes by; one of ``statistics``."""
     version: int = 1
+    properties: tuple[tuple[str, str], ...] = ()
+    """Texts that are kept with the table from its beginning."""
 
 
 def columns(*pairs: tuple[str, pa.DataType]) -> pa.Schema:

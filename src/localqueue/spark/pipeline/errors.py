@@ -5,15 +5,11 @@ Errors are alike by their fingerprint. The text and the message are those of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from localqueue.spark.pipeline.definition import MOMENT, Definition, columns
 from localqueue.spark.pipeline.steps import MergeStep
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ERRORS = Definition(
     name="errors",
@@ -42,44 +38,64 @@ ERRORS = Definition(
 _KEYS = ("store", "queue", "hour", "fingerprint")
 _LAST = ("error_type", "error_text", "message_id", "worker")
 """What is told of the last one."""
+_SUMMED = {
+    "count": "sum",
+    "died": "sum",
+    "first_at": "min",
+    "last_at": "max",
+    "first_seq": "min",
+    "last_seq": "max",
+}
 
 
-def _summarize(events: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
+class _Summing:
+    """Errors of one task."""
 
-    from localqueue.spark.pipeline.spans import HOUR, start_of_span
+    def __init__(self) -> None:
+        self._rows: list[pa.Table] = []
 
-    died = f.when(f.col("to_state") == "dead", f.col("n")).otherwise(0)
-    one_each = events.where("fingerprint IS NOT NULL").select(
-        "store",
-        "queue",
-        start_of_span("at", HOUR).alias("hour"),
-        "fingerprint",
-        *_LAST,
-        f.col("n").alias("count"),
-        died.alias("died"),
-        f.col("at").alias("first_at"),
-        f.col("at").alias("last_at"),
-        f.col("seq").alias("first_seq"),
-        f.col("seq").alias("last_seq"),
+    def add(self, events: pa.RecordBatch) -> None:
+        erred = events.filter(pc.is_valid(events["fingerprint"]))
+        if not erred.num_rows:
+            return
+        died = pc.fill_null(pc.equal(erred["to_state"], "dead"), False)
+        made = {
+            "hour": _hours(erred["at"]),
+            "count": erred["n"],
+            "died": pc.if_else(died, erred["n"], 0),
+            **dict.fromkeys(("first_at", "last_at"), erred["at"]),
+            **dict.fromkeys(("first_seq", "last_seq"), erred["seq"]),
+        }
+        arrays = [made[n] if n in made else erred[n] for n in ERRORS.schema.names]
+        self._rows.append(_merged(pa.Table.from_arrays(arrays, schema=ERRORS.schema)))
+
+    def result(self) -> pa.Table:
+        return pa.concat_tables([ERRORS.schema.empty_table(), *self._rows])
+
+
+def _merge(news: pa.Table, old: pa.Table) -> pa.Table:
+    return _merged(pa.concat_tables([news, old]))
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """One row for those that have the same keys."""
+    found = rows.sort_by("last_seq").group_by(list(_KEYS), use_threads=False)
+    with_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
+    summed = found.aggregate(
+        [
+            *((name, what) for name, what in _SUMMED.items()),
+            *((name, "last", with_nulls) for name in _LAST),
+        ]
     )
-    return _merge(one_each)
+    made = {name: f"{name}_{what}" for name, what in _SUMMED.items()}
+    made |= {name: f"{name}_last" for name in _LAST}
+    arrays = [summed[made.get(f.name, f.name)].cast(f.type) for f in ERRORS.schema]
+    return pa.Table.from_arrays(arrays, schema=ERRORS.schema)
 
 
-def _merge(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    merged = rows.groupBy(*_KEYS).agg(
-        f.max_by(f.struct(*_LAST), "last_seq").alias("last"),
-        f.sum("count").alias("count"),
-        f.sum("died").alias("died"),
-        f.min("first_at").alias("first_at"),
-        f.max("last_at").alias("last_at"),
-        f.min("first_seq").alias("first_seq"),
-        f.max("last_seq").alias("last_seq"),
-    )
-    named = {name: f.col(f"last.{name}").alias(name) for name in _LAST}
-    return merged.select(*(named.get(name, f.col(name)) for name in ERRORS.schema.names))
+def _hours(at: pa.Array) -> pa.Array:
+    micros = at.cast(pa.int64()).to_numpy()
+    return pa.array(micros - micros % 3_600_000_000).cast(MOMENT)
 
 
-ERRORS_STEP = MergeStep(ERRORS, 3600, _summarize, _merge)
+ERRORS_STEP = MergeStep(ERRORS, "hour", _Summing, _merge)

@@ -56,3 +56,9 @@ def from_journal(batch: pa.RecordBatch) -> pa.RecordBatch:
         for field in EVENTS.schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS.schema)
+
+
+def events_again(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of this table as Spark hands them out, with the table's own types."""
+    arrays = [batch[field.name].cast(field.type) for field in EVENTS.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS.schema)

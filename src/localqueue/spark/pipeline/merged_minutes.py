@@ -1,52 +1,63 @@
 """One row of each minute out of several: those of the table, and those that new events bring.
 
-This runs on executors. A task has all rows of a queue that are merged, see ``backlog``.
+This runs in the driver, which has all rows of a queue that are merged, see ``backlog``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from localqueue.spark.pipeline.backlog import CONFIGURES, IN_COUNTS, NEW_BELOW, OPEN, levels
-from localqueue.spark.pipeline.definition import MOMENT
-from localqueue.spark.pipeline.minutes import LEVELS, MINUTES, SUMS
-
-ADDED = (
-    *SUMS,
-    *LEVELS,
-    *(f"{state}_net" for state in LEVELS),
-    *("busy", "slo_limit", "first_seq", "last_seq", "until"),
+from localqueue.spark.pipeline import hll, kll
+from localqueue.spark.pipeline.backlog import (
+    CONFIGURES,
+    IN_COUNTS,
+    NEW_BELOW,
+    OPEN,
+    in_counts,
+    levels,
 )
-"""The columns of a part; of the others Spark has made one already."""
+from localqueue.spark.pipeline.definition import MOMENT
+from localqueue.spark.pipeline.minutes import LEVELS, MINUTES, RANKS, SUMS
+from localqueue.spark.pipeline.shapes import RowsOfShapes
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _LATEST = np.iinfo(np.int64).max
 
 
-def merged_minutes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with a list of ``parts`` for each minute as rows of the table."""
-    gathered = list(batches)
-    if any(batch.num_rows for batch in gathered):
-        rows = pa.Table.from_batches(gathered)
+@dataclass(frozen=True, slots=True)
+class MergedMinutes:
+    """Makes rows of the table out of shapes, and of what the table has for the same minutes."""
+
+    limits: Mapping[str, float]
+    trimmed: frozenset[tuple[str, str]]
+
+    def __call__(self, news: pa.Table, old: pa.Table) -> pa.Table:
+        told = news.append_column("in_counts", in_counts(news)).combine_chunks()
+        made = [RowsOfShapes(self.limits, self.trimmed)(batch) for batch in told.to_batches()]
         keys = [(name, "ascending") for name in ("store", "queue", "minute")]
-        yield _Merging(rows.sort_by(keys).combine_chunks()).rows()
+        parts = pa.concat_tables([pa.Table.from_batches(made, MINUTES.schema), old])
+        if not parts.num_rows:
+            return parts
+        return pa.Table.from_batches([_Merging(parts.sort_by(keys).combine_chunks()).rows()])
 
 
 class _Merging:
-    def __init__(self, rows: pa.Table) -> None:
-        (lists,) = rows["parts"].chunks
-        edges = lists.offsets.to_numpy()
-        self._rows, self._parts = rows, lists.flatten()
-        self._edges: Numbers = edges - edges[0]
+    """All parts, in the order of queues and minutes."""
+
+    def __init__(self, parts: pa.Table) -> None:
+        self._parts = parts
+        self._edges = _edges(parts)
         """From which part to which each minute goes."""
-        self._of_minute = np.repeat(np.arange(len(lists)), np.diff(edges))
+        self._of_minute = np.repeat(np.arange(len(self._edges) - 1), np.diff(self._edges))
+        self._rows = parts.take(pa.array(self._edges[:-1]))
 
     def rows(self) -> pa.RecordBatch:
         made: dict[str, pa.Array] = {name: pa.array(self._sums(name)) for name in SUMS}
@@ -56,7 +67,7 @@ class _Merging:
         made["last_seq"] = pa.array(self._each(np.maximum, self._numbers("last_seq")))
         limits = self._each(np.maximum, self._numbers("slo_limit"))
         made["slo_limit"] = pa.array(limits, mask=limits == 0)
-        made |= self._levels()
+        made |= self._levels() | self._told_by_sketches()
         arrays = [
             made[field.name].cast(field.type)
             if field.name in made
@@ -65,6 +76,25 @@ class _Merging:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=MINUTES.schema)
 
+    def _told_by_sketches(self) -> dict[str, pa.Array]:
+        """One sketch of those of a minute's parts, and what it tells."""
+        made: dict[str, pa.Array] = {}
+        for name in ("wait", "run"):
+            sketches = [kll.merged(several) for several in self._lists(f"{name}_sketch")]
+            made[f"{name}_sketch"] = pa.array(sketches, pa.binary())
+            told = [kll.quantiles(sketch, list(RANKS.values())) for sketch in sketches]
+            for at, rank in enumerate(RANKS):
+                micros = pa.array([each[at] for each in told], pa.int64())
+                made[f"{name}_{rank}"] = pc.divide(micros.cast(pa.float64()), 1e6)
+        crowds = [hll.merged(several) for several in self._lists("worker_sketch")]
+        made["worker_sketch"] = pa.array(crowds, pa.binary())
+        return made | {"workers": pa.array([hll.count_of(crowd) for crowd in crowds], pa.int64())}
+
+    def _lists(self, name: str) -> Iterator[list[bytes | None]]:
+        values = self._parts[name].to_pylist()
+        for first, last in pairwise(self._edges.tolist()):
+            yield values[first:last]
+
     def _levels(self) -> dict[str, pa.Array]:
         parts = _Parts(
             self._of_minute,
@@ -72,7 +102,7 @@ class _Merging:
             self._numbers("first_seq", _LATEST),
             self._numbers("last_seq"),
         )
-        told = {state: self._parts.field(state).to_pylist() for state in LEVELS}
+        told = {state: self._parts[state].to_pylist() for state in LEVELS}
         nets = {state: self._numbers(f"{state}_net") for state in LEVELS}
         minutes = self._rows["minute"].to_pylist()
         found: dict[str, list[int | None]] = {state: [] for state in LEVELS}
@@ -103,7 +133,7 @@ class _Merging:
         return found
 
     def _numbers(self, name: str, unknown: int = 0) -> Numbers:
-        column = self._parts.field(name)
+        column = self._parts[name]
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
         numbers: Numbers = pc.fill_null(column, unknown).to_numpy()
@@ -162,3 +192,14 @@ class _Parts:
         """Whether the first event configures it, which for the first time makes it."""
         first = self.what[self.first_seq.argmin()]
         return bool(first & CONFIGURES)
+
+
+def _edges(parts: pa.Table) -> Numbers:
+    """Where the first part of each minute is, and the end."""
+    changes = np.zeros(parts.num_rows, np.bool_)
+    for name in ("store", "queue"):
+        codes = parts[name].combine_chunks().dictionary_encode().indices.to_numpy()
+        changes |= np.diff(codes, prepend=-1) != 0
+    minutes = parts["minute"].cast(pa.int64()).to_numpy()
+    changes |= np.diff(minutes, prepend=minutes[0] - 1) != 0
+    return np.append(np.flatnonzero(changes), parts.num_rows)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from localqueue.spark.pipeline.data_file import DataFile
 from localqueue.spark.pipeline.location import Location
 from localqueue.spark.pipeline.places import Place, Positions
+from localqueue.spark.pipeline.summaries import Summary, packed, together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,6 +58,8 @@ class Written:
     """The greatest seq that was read of each journal, whichever rows were kept."""
     rows: int
     """How many rows were read."""
+    summaries: Mapping[str, pa.Table] = field(default_factory=dict)
+    """By table; those of all tasks together."""
 
     def discard(self, table: str, location: Location) -> None:
         """These files will not be committed."""
@@ -64,12 +67,17 @@ class Written:
             location.delete(file.path)
 
 
-def write_files(frame: DataFrame, targets: Sequence[Target], prepare: Rows) -> Written:
+def write_files(
+    frame: DataFrame,
+    targets: Sequence[Target],
+    prepare: Rows,
+    summaries: Sequence[Summary] = (),
+) -> Written:
     """Run the job. ``prepare`` makes of the frame's rows those that the targets expect.
 
     Prepared rows have the columns ``store``, ``shard`` and ``seq`` where they are of a journal.
     """
-    task = _Task(tuple(targets), prepare)
+    task = _Task(tuple(targets), prepare, tuple(summaries))
     reports = [json.loads(row.report) for row in frame.mapInArrow(task, "report string").collect()]
     files: dict[str, list[DataFile]] = {target.table: [] for target in targets}
     positions: dict[Place, int] = {}
@@ -79,7 +87,12 @@ def write_files(frame: DataFrame, targets: Sequence[Target], prepare: Rows) -> W
         for store, shard, seq in report["positions"]:
             place = Place(store, shard)
             positions[place] = max(seq, positions.get(place, 0))
-    return Written(files, positions, sum(report["rows"] for report in reports))
+    summed = {
+        summary.table: together([report["summaries"][summary.table] for report in reports])
+        for summary in summaries
+        if reports
+    }
+    return Written(files, positions, sum(report["rows"] for report in reports), summed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +101,27 @@ class _Task:
 
     targets: tuple[Target, ...]
     prepare: Rows
+    summaries: tuple[Summary, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seen = _Seen()
         with ExitStack() as open_files:
             writers = [_Writer(target, open_files) for target in self.targets]
+            sums = [(summary, summary.begin()) for summary in self.summaries]
             for batch in batches:
                 prepared = self.prepare(batch)
                 seen.add(prepared)
                 for writer in writers:
                     writer.add(prepared)
+                for summary, summing in sums:
+                    summing.add(summary.rows(above(prepared, summary.floors)))
             for writer in writers:
                 writer.flush()
         files = {writer.target.table: writer.files() for writer in writers}
-        report = json.dumps({"files": files, "positions": seen.shown(), "rows": seen.rows})
-        yield pa.RecordBatch.from_pydict({"report": [report]})
+        summed = {summary.table: packed(summing.result()) for summary, summing in sums}
+        report = {"files": files, "positions": seen.shown(), "rows": seen.rows}
+        text = json.dumps(report | {"summaries": summed})
+        yield pa.RecordBatch.from_pydict({"report": [text]})
 
 
 class _Seen:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,12 +23,19 @@ from localqueue.errors import ConfigurationError
 from localqueue.failpoints import reach
 from localqueue.spark.options import Options
 from localqueue.spark.pipeline.checkpoint import next_start, set_aside
+from localqueue.spark.pipeline.compacted.merging import KeyStep, check_topics
+from localqueue.spark.pipeline.compacted.topic import Compacted, checked
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
 from localqueue.spark.pipeline.failures import failure_of
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.quarantine import QUARANTINE
+from localqueue.spark.pipeline.slo import checked_limits
+from localqueue.spark.pipeline.steps import MergeStep
 from localqueue.spark.pipeline.tables import GOLD, SILVER, gold
+from localqueue.spark.pipeline.turns import Ended, Turns
+from localqueue.spark.pipeline.views import Views
+from localqueue.spark.pipeline.views.files import check_file
 from localqueue.spark.pipeline.writing import LakeWriter
 from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import Source, open_source
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("localqueue.spark")
 
 ROWS_PER_BATCH = 500_000
+LOOK_AFTER_EVERY = 600
+"""Seconds after which a run that goes on lets go again of what is older than is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,10 @@ class Run:
     def count(self, done: Progress) -> None:
         self.batches += 1
         self.events += done.events
-        for table, rows in done.added.items():
+        self.add(done.added)
+
+    def add(self, added: Mapping[str, int]) -> None:
+        for table, rows in added.items():
             self.added[table] = self.added.get(table, 0) + rows
 
 
@@ -86,6 +97,8 @@ class Pipeline:
     refused while the first one runs (ConfigurationError). Deleting the checkpoint is harmless.
     ``retention`` says by table how long its rows are kept; without it for ever. ``slo`` says by
     queue how many seconds a message may wait, and ``minutes`` counts what kept to it.
+    ``compacted`` are topics of which the lake has a table with the latest value of each key.
+    ``views`` is a file that defines tables of your own, see ``views``.
     """
 
     def __init__(
@@ -101,6 +114,8 @@ class Pipeline:
         fail_on_data_loss: bool = True,
         retention: Mapping[str, timedelta] | None = None,
         slo: Mapping[str, float] | None = None,
+        compacted: Sequence[Compacted] = (),
+        views: str | Path | None = None,
     ) -> None:
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigurationError(
@@ -121,11 +136,16 @@ class Pipeline:
             self._given["queue"] = ",".join(queues)
         self.options = Options.parse(self._given)
         self._retention = _checked(retention or {})
-        self._gold = gold(slo)
+        self._slo = checked_limits(slo or {})
+        self._keyed = [KeyStep(topic) for topic in checked(compacted, queues)]
+        self._views_file = None if views is None else Path(views)
+        if self._views_file is not None:
+            check_file(self._views_file)
+        self._views: Views | None = None
         self._spark = spark
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
-        self._stopped = threading.Event()
+        self._turns = Turns()
         self._failure: BaseException | None = None
 
     def run(
@@ -151,20 +171,36 @@ class Pipeline:
         with ExitStack() as at_the_end:
             checkpoint = self._checkpoint_folder(at_the_end)
             with self._source() as source:
-                writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, self._gold)
+                store = source.store_id[:STORE_DIGITS]
+                check_topics(source, self.lake, self._keyed)
+                merged = gold(self._slo, [(store, queue) for queue in source.trims()])
+                steps: list[MergeStep | KeyStep] = [*merged, *self._keyed]
+                writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, steps)
                 start = self._start(writer, source, checkpoint)
+            if self._views_file is not None:
+                # What cannot be meant is said before anything is written.
+                self._views = Views(self.lake, self._views_file, self._session())
             writer.catch_up()
             self._stream(writer, start, checkpoint, None if once else every, done)
             writer.look_after(self._retention)
+            run.add(self._refresh_views())
         run.seconds = time.monotonic() - began
         return run
 
     def stop(self) -> None:
-        """End a run of another thread, after the batch that it is at."""
-        self._stopped.set()
+        """End a run of another thread after the batch that it is at, and wait for that.
+
+        Without a run, the next one ends at once.
+        """
+        self._turns.end()
         query = self._query
         if query is not None:
             query.stop()
+
+    def _refresh_views(self) -> dict[str, int]:
+        """How many rows those got that were not up to date."""
+        refreshed = [] if self._views is None else self._views.refresh()
+        return {view.name: view.rows for view in refreshed if view.rows is not None}
 
     # --- where to begin ---------------------------------------------------------------------------
     def _start(self, writer: LakeWriter, source: Source, checkpoint: Path) -> dict[str, str]:
@@ -227,11 +263,14 @@ class Pipeline:
     ) -> None:
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                began = time.monotonic()
-                reach("pipeline.batch")
-                rows, added = writer.write(frame)
-                reach("pipeline.after-batch")
-                done(Progress(number, rows, added, time.monotonic() - began))
+                with self._turns.batch():
+                    began = time.monotonic()
+                    reach("pipeline.batch")
+                    rows, added = writer.write(frame)
+                    if every is not None and rows:
+                        added |= self._refresh_views()
+                    reach("pipeline.after-batch")
+                    done(Progress(number, rows, added, time.monotonic() - began))
             except BaseException as error:
                 # Spark keeps only its text.
                 self._failure = error
@@ -243,22 +282,28 @@ class Pipeline:
         if every is not None:
             trigger = {"processingTime": f"{every} seconds"}
         query = written.option("checkpointLocation", str(checkpoint)).trigger(**trigger)
-        self._await(query.start())
+        self._await(query.start(), writer)
 
-    def _await(self, query: StreamingQuery) -> None:
+    def _await(self, query: StreamingQuery, writer: LakeWriter) -> None:
         self._query = query
         try:
-            if self._stopped.is_set():
+            if self._turns.is_over:
                 query.stop()
-            query.awaitTermination()
+            while not query.awaitTermination(LOOK_AFTER_EVERY):
+                with self._turns.between_batches():
+                    writer.look_after(self._retention)
         except KeyboardInterrupt:
             query.stop()
+            # Its jobs are cancelled, and what is left of the batch ends soon.
+            self._turns.end()
             raise
         except Exception as error:
-            raise failure_of(self._failure or error) from (self._failure or error)
+            query.stop()
+            if not isinstance(self._failure, Ended):
+                raise failure_of(self._failure or error) from (self._failure or error)
         finally:
             self._query = None
-            self._stopped.clear()
+            self._turns = Turns()
 
     def _session(self) -> SparkSession:
         if self._spark is None:

@@ -1,4 +1,4 @@
-"""Quantiles that can be merged: KLL sketches of microseconds.
+"""Quantiles of hours and days, by Spark: KLL sketches of microseconds, merged.
 
 A sketch is exact up to some two hundred values. Above that, the value it gives for a rank is one
 whose true rank is within about 1.5 % of it, however often sketches were merged.
@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from localqueue.spark.pipeline.kll import K
+from localqueue.spark.pipeline.minutes import RANKS
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-RANKS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-ACCURACY = 200
-
-
-def sketch_of(seconds: Column) -> Column:
-    """An aggregate: the sketch of these times, null when there are none."""
-    micros = f.round(seconds * 1_000_000).cast("bigint")
-    return f.when(f.count(seconds) > 0, f.kll_sketch_agg_bigint(micros, ACCURACY))
 
 
 def merged(sketch: str) -> Column:
     """An aggregate: one sketch of several, null when there are none."""
-    return f.when(f.count(sketch) > 0, f.kll_merge_agg_bigint(sketch, ACCURACY))
+    return f.when(f.count(sketch) > 0, f.kll_merge_agg_bigint(sketch, K))
 
 
 def of(sketch: str, prefix: str) -> dict[str, Column]:

@@ -2,12 +2,12 @@
 
 A shape is the kind of an event, the states it leaves and enters, whether it has an error, whether
 it met its service level, and whether it is in what the store has counted. There are a few dozen, so
-Spark only has to count shapes; what follows from them is told here, of few rows, on executors.
+tasks only have to count shapes; what follows from them is told here, of few rows, in the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,16 +29,14 @@ class RowsOfShapes:
     """Shapes, with how many there were, as rows of ``minutes`` that add up to each minute."""
 
     limits: Mapping[str, float]
+    trimmed: frozenset[tuple[str, str]]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map(self._rows, batches)
-
-    def _rows(self, shapes: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, shapes: pa.RecordBatch) -> pa.RecordBatch:
         n = shapes["n"].to_numpy()
         made = {name: np.where(which, n, 0) for name, which in _counted(shapes).items()}
         found: dict[str, pa.Array] = {name: pa.array(numbers) for name, numbers in made.items()}
         limits = [self.limits.get(queue) for queue in shapes["queue"].to_pylist()]
-        found |= moves(shapes) | {"slo_limit": pa.array(limits, pa.float64())}
+        found |= moves(shapes, self.trimmed) | {"slo_limit": pa.array(limits, pa.float64())}
         for name in shapes.schema.names:
             found.setdefault(name, shapes[name])
         arrays = [

@@ -9,13 +9,15 @@ waited is neither.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from localqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 TAKEN_BACK = ("cancelled", "purged")
 
@@ -31,24 +33,17 @@ def checked_limits(limits: Mapping[str, float]) -> dict[str, float]:
     return {queue: float(seconds) for queue, seconds in limits.items()}
 
 
-def limit_of(queue: str, limits: Mapping[str, float]) -> Column:
-    """The limit of the queue that this column names; null when it has none."""
-    from pyspark.sql import functions as f
-
+def in_time(events: pa.RecordBatch, limits: Mapping[str, float]) -> pa.Array:
+    """Of events that end a life: whether the limit was met; null where it is neither."""
     if not limits:
-        return f.lit(None).cast("double")
-    pairs = chain.from_iterable(limits.items())
-    return f.create_map(*(f.lit(each) for each in pairs))[f.col(queue)]
-
-
-def in_time(limit: Column) -> Column:
-    """Of an event that ends a life: whether the limit was met; null where it is neither."""
-    from pyspark.sql import functions as f
-
-    leased = f.col("from_state").eqNullSafe("inflight")
-    waited_in_time = f.coalesce(f.col("waited") <= limit, f.lit(False))
-    judged = leased | ~f.col("kind").isin(*TAKEN_BACK)
-    return f.when(limit.isNotNull() & judged, leased & waited_in_time)
+        return pa.nulls(events.num_rows, pa.bool_())
+    known = pc.index_in(events["queue"], value_set=pa.array(list(limits), pa.string()))
+    limit = pa.array(list(limits.values()), pa.float64()).take(known)
+    leased = pc.fill_null(pc.equal(events["from_state"], "inflight"), False)
+    in_limit = pc.fill_null(pc.less_equal(events["waited"], limit), False)
+    taken_back = pc.is_in(events["kind"], value_set=pa.array(TAKEN_BACK))
+    judged = pc.and_(pc.is_valid(limit), pc.or_(leased, pc.invert(taken_back)))
+    return pc.if_else(judged, pc.and_(leased, in_limit), None)
 
 
 def with_burn_rate(rows: DataFrame, objective: float = 0.99) -> DataFrame:

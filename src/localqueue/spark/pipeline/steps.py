@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from localqueue.spark.pipeline.definition import Definition
 from localqueue.spark.pipeline.parquet_files import Rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from localqueue.spark.pipeline.summaries import Summing
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,17 @@ class RowStep:
 class MergeStep:
     """Replaces. A row stands for a span of time and some keys, and batches add to it.
 
-    ``summarize`` makes rows of the table out of some events; ``merge`` makes one row of those that
-    have the same keys, and is given what ``summarize`` made beside what the table has. The column
-    ``definition.moment`` is the start of a row's span, and spans are ``grain`` seconds long,
-    counted from 1970. The events of a window come to a table once, in one commit with the rows.
+    ``begin`` makes what sums up the events of a task; it is pickled, and runs on executors.
+    ``merge`` runs in the driver: out of what all tasks have summed up, and of rows of the table, it
+    makes one row for each key. The column ``span`` is when a row's span began, in both;
+    ``definition.moment`` of a row is not before it. The events of a window come to a table once, in
+    one commit with the rows.
     """
 
     definition: Definition
-    grain: int
-    summarize: Callable[[DataFrame], DataFrame]
-    merge: Callable[[DataFrame], DataFrame]
+    span: str
+    begin: Callable[[], Summing]
+    merge: Callable[[pa.Table, pa.Table], pa.Table]
 
 
 Step = RowStep | MergeStep

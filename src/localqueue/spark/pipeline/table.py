@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import Field
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -32,7 +33,13 @@ from localqueue.spark.pipeline.places import Feed, Place, Positions
 REWRITES = "localqueue/rewrites"
 VACUUMED = "localqueue/vacuumed"
 """When it was last vacuumed, in seconds since 1970."""
+TRIES = 3
+"""How often an object store is asked for the same commit, beside what the library asks again."""
+_MARK = "localqueue.commit"
+"""What a commit is known by to the one who made it."""
 SCHEMA_VERSION = "localqueue.schemaVersion"
+_STATISTICS = "delta.dataSkippingStatsColumns"
+"""Which columns have bounds; without it readers look at those of the first 32 columns only."""
 
 _PROPERTIES = {
     # A checkpoint of the log costs as much as a few commits and bounds what an open has to read.
@@ -114,6 +121,27 @@ class Table:
         """
         return self._commit([_added(file) for file in files], _moves(feed, positions))
 
+    def version_of(self, application: str) -> int:
+        """The version that a commit last gave this name; 0 when none did."""
+        return self._delta.transaction_version(application) or 0
+
+    def append_for(self, files: Sequence[DataFile], versions: Mapping[str, int]) -> bool:
+        """Add the files and give these names their versions, in one commit; False as above."""
+        moves = [Transaction(name, version) for name, version in versions.items()]
+        return self._commit([_added(file) for file in files], moves)
+
+    def replace(self, files: Sequence[DataFile], definition: Definition) -> bool:
+        """Put the files in the place of all others, in one commit; False as for ``rewrite``.
+
+        The columns are those of the definition then, and no others.
+        """
+        done = self.version_of(REWRITES)
+        return self._commit(
+            [_added(file) for file in files],
+            [Transaction(REWRITES, done + 1)],
+            columns=definition.schema,
+        )
+
     def rewrite(
         self,
         removed: Sequence[str],
@@ -139,23 +167,37 @@ class Table:
             moves += _moves(feed, positions)
         return self._commit(actions, moves)
 
-    def _commit(self, actions: list[AddAction | RemoveAction], moves: list[Transaction]) -> bool:
-        before = self.version
+    def _commit(
+        self,
+        actions: list[AddAction | RemoveAction],
+        moves: list[Transaction],
+        *,
+        columns: pa.Schema | None = None,
+    ) -> bool:
+        """``columns`` take the place of the table's, and the actions that of all its files."""
+        mode: Literal["append", "overwrite"] = "append" if columns is None else "overwrite"
+        schema = self._delta.schema() if columns is None else Schema.from_arrow(columns)
+        before, mark = self.version, uuid.uuid4().hex
+        properties = CommitProperties(custom_metadata={_MARK: mark}, app_transactions=moves)
         with lake_errors(f"committing to the table {self.name}"):
-            try:
-                self._delta.create_write_transaction(
-                    actions,
-                    "append",
-                    self._delta.schema(),
-                    commit_properties=CommitProperties(app_transactions=moves),
-                )
-            except CommitFailedError:
-                self._delta.update_incremental()
-                if self.version == before:
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    self._delta.create_write_transaction(
+                        actions, mode, schema, commit_properties=properties
+                    )
+                except (DeltaError, OSError):
+                    self._delta.update_incremental()
+                    if self.version > before:
+                        # An object store's answer may be lost on its way; or the library asks again
+                        # then, and finds that somebody was faster: itself.
+                        since = self._delta.history(self.version - before)
+                        return any(commit.get(_MARK) == mark for commit in since)
                     # Nobody was faster: it is the lake that failed.
-                    raise
-                return False
-            self._delta.update_incremental()
+                    if self.location.is_local or not tries_left:
+                        raise
+                else:
+                    self._delta.update_incremental()
+                    break
         return True
 
     # --- looking after it -------------------------------------------------------------------------
@@ -165,13 +207,23 @@ class Table:
         StoreUnsupported, and nothing changed, when the table's layout is a newer release's, or is
         not one that this definition could have had.
         """
-        found = self.schema_version
+        self._check_layout(definition)
+        with lake_errors(f"adding columns to the table {self.name}"):
+            try:
+                self._add_what_is_missing(definition)
+            except CommitFailedError:
+                # Another pipeline may be at the same.
+                self._delta.update_incremental()
+                self._check_layout(definition)
+                self._add_what_is_missing(definition)
+
+    def _check_layout(self, definition: Definition) -> None:
+        found, there = self.schema_version, self.schema
         if found > definition.version:
             raise StoreUnsupported(
                 f"the table {self.name} in {self.location.uri} has layout {found}, and this release"
                 f" writes layout {definition.version}; use the newer release, or another lake"
             )
-        there = self.schema
         for field in definition.schema:
             index = there.get_field_index(field.name)
             if index >= 0 and not _alike(there.field(index).type, field.type):
@@ -179,16 +231,18 @@ class Table:
                     f"the column {field.name} of the table {self.name} in {self.location.uri} is"
                     f" {there.field(index).type}, and this release writes {field.type}"
                 )
-        missing = [field for field in definition.schema if field.name not in there.names]
-        with lake_errors(f"adding columns to the table {self.name}"):
-            if missing:
-                self._delta.alter.add_columns(_fields(pa.schema(missing)))
-                self._delta.update_incremental()
-            if found < definition.version:
-                self._delta.alter.set_table_properties(
-                    {SCHEMA_VERSION: str(definition.version)}, raise_if_not_exists=False
-                )
-                self._delta.update_incremental()
+
+    def _add_what_is_missing(self, definition: Definition) -> None:
+        names, properties = self.schema.names, self.properties
+        missing = [field for field in definition.schema if field.name not in names]
+        if missing:
+            self._delta.alter.add_columns(_fields(pa.schema(missing)))
+            self._delta.update_incremental()
+        wanted = _properties(definition)
+        changed = {name: text for name, text in wanted.items() if properties.get(name) != text}
+        if changed:
+            self._delta.alter.set_table_properties(changed, raise_if_not_exists=False)
+            self._delta.update_incremental()
 
     def set_property(self, name: str, value: str) -> bool:
         """Keep a text with the table; False as for ``append``."""
@@ -237,13 +291,21 @@ def create_table(location: Location, definition: Definition) -> None:
                 mode="ignore",
                 name=definition.name,
                 description=definition.description,
-                configuration={SCHEMA_VERSION: str(definition.version), **_PROPERTIES},
+                configuration={**_PROPERTIES, **_properties(definition)},
                 storage_options=dict(location.options),
                 raise_if_key_not_exists=False,
             )
         except CommitFailedError:
             if not DeltaTable.is_deltatable(location.uri, dict(location.options)):
                 raise
+
+
+def _properties(definition: Definition) -> dict[str, str]:
+    return {
+        SCHEMA_VERSION: str(definition.version),
+        _STATISTICS: ",".join(definition.statistics),
+        **dict(definition.properties),
+    }
 
 
 def _added(file: DataFile, *, changes: bool = True) -> AddAction:

@@ -7,7 +7,7 @@ what it does not have yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from localqueue.spark.pipeline.attempts import ATTEMPTS, ended_leases
 from localqueue.spark.pipeline.errors import ERRORS_STEP
@@ -23,12 +23,15 @@ SILVER: tuple[RowStep, ...] = (
 """Written in the same pass as ``events``."""
 
 
-def gold(limits: Mapping[str, float] | None = None) -> tuple[MergeStep, ...]:
-    """Computed by Spark from the files that were just added to ``events``.
+def gold(
+    limits: Mapping[str, float] | None = None, trimmed: Collection[tuple[str, str]] = ()
+) -> tuple[MergeStep, ...]:
+    """Merged by the driver, out of what the tasks that write ``events`` have summed up.
 
-    ``limits`` are how long messages may wait, in seconds by queue, see ``slo``.
+    ``limits`` are how long messages may wait, in seconds by queue, see ``slo``. ``trimmed`` are the
+    stores and queues whose journal has lost its beginning, see ``backlog``.
     """
-    return minutes_step(checked_limits(limits or {})), ERRORS_STEP
+    return minutes_step(checked_limits(limits or {}), frozenset(trimmed)), ERRORS_STEP
 
 
 GOLD = gold()

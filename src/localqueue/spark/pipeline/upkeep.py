@@ -70,7 +70,8 @@ def _runs(table: Table, definition: Definition, fewest: int, tiers: bool) -> lis
         for name in ("store", "shard", "seq", definition.moment)
         if f"min.{name}" in listed.column_names
     ]
-    ordered = listed.sort_by([(name, "ascending") for name in order])
+    # Some tables have no order: views that nobody has given a column of it.
+    ordered = listed.sort_by([(name, "ascending") for name in order]) if order else listed
     sizes = zip(ordered["path"].to_pylist(), ordered["size_bytes"].to_pylist(), strict=True)
     runs: list[list[str]] = []
     for tier, files in itertools.groupby(sizes, lambda file: _tier(file[1], tiers)):

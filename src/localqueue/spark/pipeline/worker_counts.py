@@ -1,4 +1,4 @@
-"""How many different workers, in a form that can be merged: HyperLogLog sketches of their names.
+"""How many different workers, by Spark: HyperLogLog sketches of their names, merged.
 
 Exact for a few dozen, within a few percent for thousands.
 """
@@ -11,13 +11,6 @@ from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-_BITS = 10
-
-
-def sketch_of(name: Column) -> Column:
-    """An aggregate: the sketch of these names, null when there are none."""
-    return f.when(f.count(name) > 0, f.hll_sketch_agg(name, _BITS))
 
 
 def merged(sketch: str) -> Column:

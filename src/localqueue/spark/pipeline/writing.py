@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from localqueue.spark.pipeline.compacted.merging import KeyStep, merge_keys
 from localqueue.spark.pipeline.definition import Definition
-from localqueue.spark.pipeline.events import EVENTS
+from localqueue.spark.pipeline.events import EVENTS, events_again
 from localqueue.spark.pipeline.feeds import claim
 from localqueue.spark.pipeline.gaps import GAPS
 from localqueue.spark.pipeline.lake import Lake
-from localqueue.spark.pipeline.moving import Appending, append_rows, merge_rows, missing_from
+from localqueue.spark.pipeline.merging import Summed, merge_summary
+from localqueue.spark.pipeline.moving import Appending, append_rows, missing_from
 from localqueue.spark.pipeline.parquet_files import Rows, Target, write_table
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.quarantine import QUARANTINE, OfSound, judged, unsound
 from localqueue.spark.pipeline.read_table import read_table
 from localqueue.spark.pipeline.steps import MergeStep, RowStep
+from localqueue.spark.pipeline.summaries import Summary
 from localqueue.spark.pipeline.table import Table
 from localqueue.spark.pipeline.upkeep import MANY, VACUUM_EVERY, compact, drop_before
 
@@ -35,7 +38,7 @@ class LakeWriter:
         lake: Lake,
         feed: Feed,
         silver: Sequence[RowStep],
-        gold: Sequence[MergeStep],
+        gold: Sequence[MergeStep | KeyStep],
     ) -> None:
         self._spark, self._lake, self._feed = spark, lake, feed
         self._silver, self._gold = silver, gold
@@ -67,11 +70,19 @@ class LakeWriter:
         for step in self._silver:
             table = self._tables[step.definition.name]
             tables.append(_appending(table, step.definition, OfSound(step.rows)))
-        done = append_rows(frame, tables, judged, self._feed, self._places)
+        known = self._events.positions(self._feed, self._places)
+        wanted = self._summaries()
+        done = append_rows(frame, tables, judged, self._feed, self._places, wanted)
         self._places.update(done.positions)
         added = dict(done.added)
         if done.rows:
-            added.update(self._merge())
+            made = {
+                each.table: Summed(
+                    done.summaries[each.table], known, each.floors, dict(done.positions)
+                )
+                for each in wanted
+            }
+            added.update(self._merge(made))
             self._compact()
         return done.rows, added
 
@@ -91,7 +102,7 @@ class LakeWriter:
         if window is not None:
             tables = [_appending(table, step.definition, step.rows) for step, table in behind]
             rows = read_table(self._spark, self._events, predicate=window)
-            append_rows(rows, tables, _events_again, self._feed, upto)
+            append_rows(rows, tables, events_again, self._feed, upto)
         self._merge()
 
     def note_gaps(self, place: Place, position: int, trims: Mapping[str, int]) -> None:
@@ -115,19 +126,31 @@ class LakeWriter:
             # Another pipeline has noticed the same.
             gaps.location.delete(file.path)
 
-    def _merge(self) -> dict[str, int]:
-        upto = self._events.positions(self._feed, self._places)
-        return {
-            step.definition.name: merge_rows(
-                self._spark,
-                step,
-                self._tables[step.definition.name],
-                self._events,
-                self._feed,
-                upto,
+    def _summaries(self) -> list[Summary]:
+        """What gold wants to know of a batch, as far as a table does not have it."""
+        return [
+            Summary(
+                step.definition.name,
+                step.begin,
+                OfSound(),
+                self._tables[step.definition.name].positions(self._feed, self._places),
             )
             for step in self._gold
-        }
+            if isinstance(step, MergeStep)
+        ]
+
+    def _merge(self, made: Mapping[str, Summed] | None = None) -> dict[str, int]:
+        upto = self._events.positions(self._feed, self._places)
+        found = {}
+        for step in self._gold:
+            table = self._tables[step.definition.name]
+            given = table, self._events, self._feed, upto
+            if isinstance(step, KeyStep):
+                found[table.name] = merge_keys(self._spark, step, *given)
+            else:
+                summed = (made or {}).get(table.name)
+                found[table.name] = merge_summary(self._spark, step, *given, summed)
+        return found
 
     def look_after(self, retention: Mapping[str, timedelta]) -> None:
         """Let go of what is older than is wanted, and once a day of files that nobody needs."""
@@ -139,8 +162,11 @@ class LakeWriter:
                 table.vacuum()
 
     def _compact(self) -> None:
+        keyed = {step.definition.name for step in self._gold if isinstance(step, KeyStep)}
         for table, definition in self._all():
-            compact(table, definition, fewest=MANY, tiers=True)
+            # Files that follow keys are not to be mixed.
+            if table.name not in keyed:
+                compact(table, definition, fewest=MANY, tiers=True)
 
     def _all(self) -> Iterable[tuple[Table, Definition]]:
         yield self._quarantine, QUARANTINE
@@ -154,9 +180,3 @@ def _appending(
 ) -> Appending:
     target = Target(table.name, table.location, definition.schema, definition.statistics, rows)
     return Appending(table, target, only_with_rows)
-
-
-def _events_again(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of ``events`` as Spark hands them out, with the table's own types."""
-    arrays = [batch[field.name].cast(field.type) for field in EVENTS.schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS.schema)

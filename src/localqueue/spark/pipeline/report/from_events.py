@@ -27,12 +27,11 @@ from localqueue.spark.pipeline.report.series import Numbers, Series, carried_on
 from localqueue.spark.pipeline.report.sketches import Durations, exact
 from localqueue.spark.pipeline.report.slo import Slo
 from localqueue.spark.pipeline.report.window import Window
+from localqueue.spark.pipeline.shapes import FAILURES, WAITING
+from localqueue.spark.pipeline.slo import TAKEN_BACK
 from localqueue.spark.pipeline.table import Table
 
 MOMENT = "at"
-WAITING = ("ready", "delayed", "held")
-FAILURES = ("lease_expired", "dead_lettered", "quarantined")
-TAKEN_BACK = ("cancelled", "purged")
 _COLUMNS = (
     *("store", "shard", "seq", "queue", MOMENT, "kind", "from_state", "to_state", "n"),
     *("error_type", "leased_at", "waited", "ran", "worker", "detail"),
@@ -49,11 +48,15 @@ def series_of_events(
     since: datetime | None,
     until: datetime | None,
 ) -> dict[tuple[str, str], Series]:
-    """A series for each store and queue; ``limits`` are how long its messages may wait."""
+    """A series for each store and queue.
+
+    As of minutes: a queue of ``limits`` is judged by its limit, life by life, and the deliveries of
+    others by the limit of the report.
+    """
     rows = _Rows.of(read_columns(events, _COLUMNS, MOMENT, since, until))
     found: dict[tuple[str, str], Series] = {}
     for store, queue, some in rows.by_queue():
-        found[store, queue] = _series(queue, window, some, limits.get(queue, slo.wait))
+        found[store, queue] = _series(queue, window, some, limits.get(queue), slo.wait)
     return found
 
 
@@ -120,7 +123,7 @@ def _counted(rows: pa.Table) -> Numbers:
     return found
 
 
-def _series(name: str, window: Window, rows: _Rows, limit: float) -> Series:
+def _series(name: str, window: Window, rows: _Rows, limit: float | None, wait: float) -> Series:
     one = Series.empty(name, window)
     spans, kind, entered = window.index(rows.at), rows.kind, rows.entered
     ended = rows.left.among("inflight") & ~entered.among("inflight")
@@ -137,9 +140,13 @@ def _series(name: str, window: Window, rows: _Rows, limit: float) -> Series:
     }
     for count, which in counted.items():
         one.counts[count] = _sums(spans, rows.n, which, window)
-    judged = lives & (ended | ~kind.among(*TAKEN_BACK))
+    if limit is None:
+        judged, late = ended & ~np.isnan(rows.waited), ended & (rows.waited > wait)
+    else:
+        judged = lives & (ended | ~kind.among(*TAKEN_BACK))
+        late = judged & ~(ended & (rows.waited <= limit))
     one.judged = _sums(spans, rows.n, judged, window)
-    one.late = _sums(spans, rows.n, judged & ~(ended & (rows.waited <= limit)), window)
+    one.late = _sums(spans, rows.n, late, window)
     one.waits = _durations(spans, rows.waited, ended, window)
     one.runs = _durations(spans, rows.ran, ended, window)
     ran = ended & ~np.isnan(rows.leased_at)

@@ -1,25 +1,21 @@
-"""Quantiles out of the sketches that Spark leaves in ``minutes``, without Spark.
+"""Quantiles out of the sketches in ``minutes``.
 
-They are KLL sketches of whole microseconds, as Apache DataSketches writes them. A sketch keeps some
-of its values, each of which stands for a power of two of them. So the values of several sketches
-put together, each with its weight, answer for all of them: nothing has to be merged.
+They are KLL sketches of whole microseconds, see ``kll``. A sketch keeps some of its values, each of
+which stands for a power of two of them. So the values of several sketches put together, each with
+its weight, answer for all of them: nothing has to be merged.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from localqueue.errors import StoreUnsupported
+from localqueue.spark.pipeline.kll import levels_of
 
 MICROSECONDS = 1e6
-_EMPTY, _SINGLE = 1, 4  # flags
-_FAMILY = 15
-_SINGLE_ITEM, _ITEMS = 8, 20  # where the item, or the array of levels, begins
 
 Values = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.int64]
@@ -58,7 +54,13 @@ NONE = Durations(np.empty(0, np.float64), np.empty(0, np.int64))
 
 def together(sketches: Iterable[bytes | None]) -> Durations:
     """All durations of these sketches; a sketch that is not there has none."""
-    parts = [part for sketch in sketches if sketch for part in _levels(sketch)]
+    parts = [
+        (items, 1 << level)
+        for sketch in sketches
+        if sketch
+        for level, items in enumerate(levels_of(sketch))
+        if len(items)
+    ]
     if not parts:
         return NONE
     values = np.concatenate([items for items, _ in parts]) / MICROSECONDS
@@ -85,24 +87,3 @@ def joined(several: Iterable[Durations]) -> Durations:
 def _ordered(values: Values, weights: Weights) -> Durations:
     order = np.argsort(values, kind="stable")
     return Durations(values[order], np.cumsum(weights[order]))
-
-
-def _levels(sketch: bytes) -> list[tuple[npt.NDArray[np.int64], int]]:
-    """The kept values of a sketch by level, with what each of them stands for."""
-    if len(sketch) < _SINGLE_ITEM or sketch[2] != _FAMILY:
-        raise StoreUnsupported("a sketch of the table minutes is not one that this release reads")
-    flags = sketch[3]
-    if flags & _EMPTY:
-        return []
-    if flags & _SINGLE:
-        return [(np.frombuffer(sketch, "<i8", 1, _SINGLE_ITEM), 1)]
-    levels = sketch[18]
-    starts = list(struct.unpack_from(f"<{levels}i", sketch, _ITEMS))
-    # The smallest and the greatest value stand before those that are kept.
-    items = np.frombuffer(sketch, "<i8", -1, _ITEMS + 4 * levels + 16)
-    bounds = [start - starts[0] for start in starts] + [len(items)]
-    return [
-        (items[bounds[level] : bounds[level + 1]], 1 << level)
-        for level in range(levels)
-        if bounds[level] < bounds[level + 1]
-    ]

@@ -1,0 +1,112 @@
+"""The store that messages are put back into, and what of a lake was its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from localqueue.clock import SYSTEM_CLOCK, StoreTime
+from localqueue.errors import ConfigurationError, JournalForeign
+from localqueue.spark.options import Options
+from localqueue.spark.pipeline.events import STORE_DIGITS
+from localqueue.spark.pipeline.places import Feed, Place
+from localqueue.spark.pipeline.replaying.archive import position_of, stores_in
+from localqueue.spark.pipeline.table import Table
+from localqueue.spark.read.offsets import SHARD
+from localqueue.spark.read.scan import Source, open_source
+from localqueue.spark.read.schema import spark_schema
+from localqueue.stores.open import open_store
+
+
+class Target:
+    """A store that is there; to be used in ``with``. StoreMissing otherwise, and none is made."""
+
+    def __init__(self, url: str) -> None:
+        self._options = Options.parse({"url": url, "content": "journal"})
+        self._undo = ExitStack()
+        with ExitStack() as undo:
+            self._source = undo.enter_context(_source(self._options))
+            self.store = open_store(url)
+            undo.callback(self.store.close)
+            self.when = StoreTime(SYSTEM_CLOCK, self.store.open_clock(SYSTEM_CLOCK))
+            self.queues = self.store.queues()
+            self._undo = undo.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._undo.close()
+
+    def subscribers_of(self, topics: Iterable[str]) -> set[str]:
+        """The queues that these topics hand out to."""
+        return {f"{topic}.{name}" for topic in topics for name in self.store.subscribers(topic)}
+
+    def topic_of(self, queue: str) -> str | None:
+        """The topic that hands out to this queue."""
+        return next((name for name in self.queues if queue in self.subscribers_of([name])), None)
+
+    def check_queues(self, names: Iterable[str]) -> None:
+        """ConfigurationError for one that is not there: a typing error must not make a queue."""
+        for name in names:
+            if name not in self.queues:
+                raise ConfigurationError(
+                    f"there is no queue {name!r} in {self._options.masked_url}; there are:"
+                    f" {', '.join(self.queues) or 'none'}"
+                )
+
+    def stores(self, events: Table, wanted: Sequence[str]) -> list[str]:
+        """Whose events are replayed: of the stores that are named, or of this one.
+
+        A store that was restored from a backup has its events under several names.
+        """
+        there = stores_in(events)
+        found = list(wanted) or [name for name in there if self.owns(events, name)]
+        for name in found:
+            if name not in there:
+                found = []
+        if not found:
+            asked = "the store " + ", ".join(wanted) if wanted else "this store"
+            raise ConfigurationError(
+                f"the lake has no events of {asked}; it has those of {', '.join(there) or 'none'}."
+                " Run the pipeline first, or name a store of the lake"
+            )
+        return found
+
+    def behind(self, events: Table, queues: Collection[str], until: datetime) -> int:
+        """How many events of these queues before a moment the lake does not have yet."""
+        own, missing = self._source.store_id[:STORE_DIGITS], 0
+        for queue in queues:
+            after = position_of(events, own, queue)
+            if after is None or queue not in self.queues:
+                continue
+            with _source(replace(self._options, queues=(queue,))) as source:
+                upto = source.journal_at(until.timestamp())
+                missing += source.journal_count(after, upto) if upto > after else 0
+        return missing
+
+    def owns(self, events: Table, store: str) -> bool:
+        """Whether these are digits of this store, now or before it was restored from a backup."""
+        reached = events.position(Feed(), Place(store, SHARD))
+        for seq in (1, reached):
+            try:
+                self._source.seq_of(f"{store}{seq:016x}")
+            except JournalForeign:
+                continue
+            return True
+        return store == self._source.store_id[:STORE_DIGITS]
+
+
+def _source(options: Options) -> Source:
+    schema = spark_schema(options)
+    assert not isinstance(schema, str)
+    return open_source(options, schema)

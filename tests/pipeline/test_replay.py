@@ -15,7 +15,9 @@ import pytest
 
 from localqueue import (
     Journal,
+    OrderingKeys,
     PersistentQueue,
+    PriorityOrdering,
     PublishSubscribeRouting,
     StaticFanoutSubscriptions,
 )
@@ -425,21 +427,44 @@ def test_what_a_replay_put_is_not_taken_for_new_messages(
     queue: PersistentQueue[Any], lake: Lake, again: Replaying
 ) -> None:
     queue.put_many(range(3))
-    until = now(queue)
     archive(lake, queue)
-    again(until=until)
+    again()
     archive(lake, queue)
-    later = now(queue)
     queue.put("later")
     archive(lake, queue)
 
-    with pytest.raises(ConfigurationError, match="a replay put messages into 'jobs' from"):
-        again()
-    assert again(since=later, dry_run=True).messages == 1
-    assert again(replayed_too=True, dry_run=True).messages == 7
-    # One that finds everything put is none.
-    assert again(until=until).counts.put == 0
-    assert again(since=later, dry_run=True).messages == 1
+    done = again()
+
+    assert (done.messages, done.counts.put, done.counts.already) == (4, 1, 3)
+    assert again(name="once-more").counts.put == 4
+
+
+def test_headers_priority_codec_and_ordering_key_come_back(
+    url: str, lake: Lake, again: Replaying
+) -> None:
+    kept = Journal(payloads=True)
+    ranked = PersistentQueue[Any](
+        "ranked", store=url, journal_policy=kept, ordering_policy=PriorityOrdering()
+    )
+    keyed = PersistentQueue[Any](
+        "keyed", store=url, journal_policy=kept, ordering_policy=OrderingKeys()
+    )
+    ranked.put("low", headers={"tenant": "a"})
+    ranked.put("high", priority=5)
+    keyed.put("x", ordering_key="k")
+    archive(lake, ranked)
+    for each in (ranked, keyed):
+        work_off(each)
+
+    again()
+
+    high, low = ranked.get_messages(2)
+    assert (high.value, high.priority, low.value) == ("high", 5, "low")
+    assert low.headers["tenant"] == "a"
+    assert [message.ordering_key for message in keyed.get_messages(2)] == ["k"]
+    assert again(queues=["ranked"], into="keyed", name="elsewhere").counts.put == 2
+    for each in (ranked, keyed):
+        each.close()
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -14,8 +14,10 @@ from localqueue.failpoints import listening
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.pipeline import Pipeline
 from localqueue.spark.pipeline.places import Feed
+from localqueue.spark.pipeline.read_table import read_table
 from localqueue.spark.pipeline.views import Views, keeping
 from tests.pipeline.lives import bring
+from tests.pipeline.s3_server import s3_server, storage_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +129,23 @@ def test_others_read_views_like_every_table(
             f"SELECT outcome, n FROM delta_scan('{lake.location.uri}/endings') ORDER BY n"
         ).fetchall()
     assert found == [("dead_lettered", 2), ("acked", 4)]
+
+
+def test_views_of_a_lake_in_an_object_store(spark: SparkSession, tmp_path: Path) -> None:
+    pytest.importorskip("moto", reason="the S3 server of the tests")
+    with s3_server() as port:
+        lake = Lake("s3://lake/with/views", storage_options(f"http://127.0.0.1:{port}"))
+        views = Views(lake, written(tmp_path, SQL), spark)
+        bring(lake, 6, failed=2)
+        assert refreshed(views) == {"endings": 2, "failures": 2}
+        bring(lake, 1, failed=1)
+
+        assert refreshed(views) == {"endings": 2, "failures": 1}
+        assert refreshed(views) == {"endings": None, "failures": None}
+
+        table = lake.table("failures")
+        assert table is not None
+        assert read_table(spark, table).count() == 3
 
 
 @pytest.mark.parametrize("point", ["before", "after"])

@@ -65,12 +65,6 @@ def replay(
         bool,
         typer.Option("--missing-ok", help="Put what is there when the lake has not all of it."),
     ] = False,
-    replayed_too: Annotated[
-        bool,
-        typer.Option(
-            "--replayed-too", help="Put also what an earlier replay put in the window: copies."
-        ),
-    ] = False,
     put_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long to wait for room in a full queue.")
     ] = "5m",
@@ -83,8 +77,8 @@ def replay(
     """Put the archived messages of a window of time back into a queue, each of them once.
 
     Run it again as often as you like, also after a crash or twice at a time: a message that was
-    put already is left out, even if it was worked on since. They come in their old order, with
-    their value and the header localqueue-replay-of. Their queues need a journal that keeps
+    put already is left out, even if it was worked on since. They come in their old order, as
+    they were, with the header localqueue-replay-of. Their queues need a journal that keeps
     payloads.
     """
     with needs_spark():
@@ -104,7 +98,6 @@ def replay(
         "stores": of_store or (),
         "remember": span("--remember", remember),
         "missing_ok": missing_ok,
-        "replayed_too": replayed_too,
         "dry_run": dry_run,
         "put_timeout": span("--put-timeout", put_timeout).total_seconds(),
     }

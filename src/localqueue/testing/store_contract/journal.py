@@ -565,6 +565,23 @@ class JournalPayloads(StoreCase):
         assert enqueued.message_id == message.id
         assert enqueued.body == body("x" * size)
 
+    def test_what_a_message_has_beside_its_value_is_kept_with_it(self, store: QueueStore) -> None:
+        store.configure(QUEUE, {"journal_payloads": True, "ordering": "priority"}, now=NOW)
+        put(store, "x")
+        put(store, "y", priority=3, headers=b'{"tenant":"a"}', codec="mine")
+
+        plain, special = [event for event in events(store) if event.kind == "enqueued"]
+
+        assert plain.detail is None
+        assert special.detail == {"headers": {"tenant": "a"}, "priority": 3, "codec": "mine"}
+
+    def test_an_ordering_key_is_kept_with_the_payload(self, store: QueueStore) -> None:
+        store.configure(QUEUE, {"journal_payloads": True, "ordering": "per-key"}, now=NOW)
+
+        put(store, "x", ordering_key="k")
+
+        assert _one(events(store), "enqueued").detail == {"ordering_key": "k"}
+
     def test_the_payloads_of_other_queues_are_not_kept(self, store: QueueStore) -> None:
         store.configure(QUEUE, {"journal_payloads": True}, now=NOW)
         put(store, queue="other")

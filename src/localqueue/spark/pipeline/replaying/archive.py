@@ -16,7 +16,7 @@ from localqueue.spark.pipeline.gaps import GAPS
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.read_table import read_files
-from localqueue.spark.pipeline.replaying.window import ARRIVALS, Window
+from localqueue.spark.pipeline.replaying.window import ARRIVALS, REPLAY_OF, Window
 from localqueue.spark.pipeline.report.reading import read_columns
 from localqueue.spark.pipeline.table import Table
 from localqueue.spark.read.offsets import SHARD
@@ -80,7 +80,7 @@ class Archive:
         """What came to these queues, or to all when none is named; one job of Spark."""
         from pyspark.sql import functions as f
 
-        came = f.col("kind").isin(*ARRIVALS)
+        came = _came()
         found = (
             self._rows(queues)
             .groupBy("store", "queue")
@@ -105,13 +105,12 @@ class Archive:
         ]  # fmt: skip
 
     def messages(self, queues: Collection[str]) -> DataFrame:
-        """Those that have a payload, in the order in which they came: queue, message_id, value."""
+        """Those that have a payload, in the order in which they came."""
         from pyspark.sql import functions as f
 
-        rows = self._rows(queues)
-        rows = rows.where(f.col("kind").isin(*ARRIVALS) & f.col("value").isNotNull())
+        rows = self._rows(queues).where(_came() & f.col("value").isNotNull())
         ordered = rows.orderBy("store", "shard", "seq")
-        return ordered.select("queue", "message_id", "value")
+        return ordered.select("queue", "message_id", "value", "detail")
 
     def holes(self, arrived: Iterable[Arrived], queues: Collection[str]) -> list[Hole]:
         """Where events of these queues, or of all, are missing in the window."""
@@ -192,6 +191,14 @@ class Archive:
             ["path", "min.seq", "max.seq", f"min.{EVENTS.moment}"]
         )
         return [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def _came() -> Column:
+    """That a message came; not one that a replay put, which is there by its first coming."""
+    from pyspark.sql import functions as f
+
+    copy_of = f.get_json_object("detail", f"$.headers['{REPLAY_OF}']")
+    return f.col("kind").isin(*ARRIVALS) & copy_of.isNull()
 
 
 def _moment(micros: int | None) -> datetime | None:

@@ -7,7 +7,8 @@ or at the same time; and the store tells which ones these were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from queue import Full
@@ -17,14 +18,13 @@ from localqueue.clock import StoreTime
 from localqueue.codec import encode_headers
 from localqueue.errors import LocalQueueError
 from localqueue.failpoints import reach
+from localqueue.spark.pipeline.replaying.window import REPLAY_OF
 from localqueue.spark.write.portions import Portion, chunks
 from localqueue.stores.protocol import Fate, Put, QueueIsFull, QueueStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-REPLAY_OF = "localqueue-replay-of"
-"""The header with the id that the message had when it came first."""
 AT_ONCE = 1_000
 """So many rows become puts at a time."""
 
@@ -60,6 +60,8 @@ class Putting:
     store: QueueStore
     when: StoreTime
     name: str
+    orderings: Mapping[str, str]
+    """How the queues are ordered that something is put into: not all take priorities and keys."""
     into: str | None
     """The queue of all of them; None for the one that each came to."""
     remember: float
@@ -104,11 +106,17 @@ class Putting:
 
     def _put(self, row: Row) -> Put:
         # As a tuple: names of a Row are looked up one by one.
-        queue, message_id, value = row
+        came_to, message_id, value, detail = row
+        queue = self.into or came_to
+        beside = json.loads(detail) if detail else {}
+        ordering = self.orderings[queue]
         return Put(
-            self.into or queue,
+            queue,
             value.encode(),
-            headers=encode_headers({REPLAY_OF: message_id}),
+            beside.get("codec", "json"),
+            encode_headers(beside.get("headers", {}) | {REPLAY_OF: message_id}),
+            priority=beside.get("priority", 0) if ordering == "priority" else 0,
+            ordering_key=beside.get("ordering_key") if ordering == "per-key" else None,
             dedupe_key=f"replay:{self.name}:{message_id}",
             dedupe_window=self.remember,
         )

@@ -19,7 +19,6 @@ from localqueue.spark.pipeline.events import EVENTS
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.replaying.archive import Archive, Arrived, Hole
 from localqueue.spark.pipeline.replaying.putting import Counts, Putting
-from localqueue.spark.pipeline.replaying.runs import Runs
 from localqueue.spark.pipeline.replaying.target import Target
 from localqueue.spark.pipeline.replaying.window import Window, between
 from localqueue.spark.pipeline.table import Table
@@ -64,7 +63,6 @@ def replay(
     stores: Sequence[str] = (),
     remember: timedelta = REMEMBER,
     missing_ok: bool = False,
-    replayed_too: bool = False,
     dry_run: bool = False,
     put_timeout: float = 300.0,
     spark: SparkSession | None = None,
@@ -72,18 +70,18 @@ def replay(
 ) -> Replayed:
     """Put what came to ``queues`` in the window back into them, or all of it ``into`` one queue.
 
-    Messages come in their old order, with their value and a header ``localqueue-replay-of`` that
-    has their old id. Each is put once by all replays of a ``name`` for ``remember`` from then on,
-    however often, after a crash, at the same time, or with windows that overlap; also when it was
-    worked on in between. Another name puts them again.
+    Messages come in their old order, with their value, headers, codec, and where the queue takes
+    them priority and ordering key, and with a header ``localqueue-replay-of`` that has their old
+    id. What a replay put is never replayed itself. Each is put once by all replays of a ``name``
+    for ``remember`` from then on, however often, after a crash, at the same time, or with windows
+    that overlap; also when it was worked on in between. Another name puts them again.
 
     Without ``queues`` those of all queues whose journal keeps payloads; what came by a topic goes
     to the topic. ``stores`` names others of the lake than the one they go to.
 
     Nothing is put when something is wrong with the window. InvalidArgument: it is reversed.
-    ConfigurationError: nothing is in it, a queue is unknown or its journal keeps no payloads, or
-    an earlier replay put messages in it, which are copies (``replayed_too`` takes them for new
-    ones). JournalTrimmed: the lake has not all of it. With ``missing_ok`` what is there is put.
+    ConfigurationError: nothing is in it, a queue is unknown or its journal keeps no payloads.
+    JournalTrimmed: the lake has not all of it. With ``missing_ok`` what is there is put.
     """
     began = time.monotonic()
     window = Window(since, until)
@@ -100,20 +98,18 @@ def replay(
         _check_messages(taken, queues, window, target)
         targets = [into] if into is not None else names
         target.check_queues(targets)
-        runs = Runs(target.store, target.when)
-        if not replayed_too and any(target.owns(events, store) for store in chosen):
-            _check_no_copies(runs, window, names)
         if not missing_ok:
             _check_whole(taken, archive.holes(taken, names), window)
         counts = Counts()
         behind = target.behind(events, names, until)
         if not dry_run:
-            with runs.running(targets, name, counts):
-                putting = Putting(
-                    target.store, target.when, name, into, remember.total_seconds(), put_timeout
-                )
-                rows = archive.messages(names).toLocalIterator(prefetchPartitions=True)
-                putting.put_all(rows, counts, on_progress)
+            orderings = {queue: target.ordering_of(queue) for queue in targets}
+            putting = Putting(
+                target.store, target.when, name, orderings, into, remember.total_seconds(),
+                put_timeout,
+            )  # fmt: skip
+            rows = archive.messages(names).toLocalIterator(prefetchPartitions=True)
+            putting.put_all(rows, counts, on_progress)
     return _answer(arrived, taken, behind, counts, time.monotonic() - began)
 
 
@@ -216,15 +212,6 @@ def _check_messages(
         raise ConfigurationError(
             f"the journal of {each.queue!r} kept no payloads, so its {each.messages:,} messages of"
             f" the window cannot be put back; {advice}. Nothing was put"
-        )
-
-
-def _check_no_copies(runs: Runs, window: Window, queues: Iterable[str]) -> None:
-    for queue, began, ended in runs.inside(window, queues):
-        raise ConfigurationError(
-            f"a replay put messages into {queue!r} {between(began, ended)} (UTC), which is in the"
-            " window: they are copies of others. End the window before that or begin it after, or"
-            " say replayed_too to put the copies as well. Nothing was put"
         )
 
 

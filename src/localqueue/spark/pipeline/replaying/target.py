@@ -20,6 +20,7 @@ from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import Source, open_source
 from localqueue.spark.read.schema import spark_schema
 from localqueue.stores.open import open_store
+from localqueue.stores.settings import DEFAULT_SETTINGS
 
 
 class Target:
@@ -54,6 +55,12 @@ class Target:
     def topic_of(self, queue: str) -> str | None:
         """The topic that hands out to this queue."""
         return next((name for name in self.queues if queue in self.subscribers_of([name])), None)
+
+    def ordering_of(self, queue: str) -> str:
+        """What of it the queue takes: a topic whose subscribers read its log takes no places."""
+        found = self.store.settings(queue)
+        settings = DEFAULT_SETTINGS if found is None else found[0]
+        return "fifo" if settings.fanout == "cursor" else settings.ordering
 
     def check_queues(self, names: Iterable[str]) -> None:
         """ConfigurationError for one that is not there: a typing error must not make a queue."""

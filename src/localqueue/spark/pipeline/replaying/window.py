@@ -11,6 +11,8 @@ from localqueue.errors import InvalidArgument, WrongType
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+REPLAY_OF = "localqueue-replay-of"
+"""The header with the id that a message had when it came first."""
 ARRIVALS = ("enqueued", "published")
 """The events by which a message comes to a queue, or to a topic. They have the payload."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localqueue.codec import checksum
+from localqueue.codec import checksum, decode_headers
 from localqueue.errors import InvalidMessage
 from localqueue.stores.protocol import (
     LARGEST_BATCH,
@@ -147,7 +147,10 @@ def insert(
     seq = tx.seq + 1
     body = _place_body(tx, queue, put, seq, shared)
     keeps = settings.keeps_payloads
-    tx.event(ENQUEUED, queue.id, 0, entered=state, error=error, body=body if keeps else None)
+    tx.event(
+        ENQUEUED, queue.id, 0, entered=state, error=error, body=body if keeps else None,
+        detail=beside_the_value(put) if keeps else None,
+    )  # fmt: skip
     codec = None if put.codec == "json" else put.codec
     rank = -put.priority if settings.ordering == "priority" else 0
     tx.messages.append(
@@ -171,6 +174,23 @@ def insert(
         -rank, ordering_key, expires_at, 0, 0, 0,
     )  # fmt: skip
     return Enqueued(message, Fate.STORED, queue.version)
+
+
+def beside_the_value(put: Put) -> dict[str, Any] | None:
+    """What a journal that keeps payloads keeps of a message as well; None when that is nothing.
+
+    With the value it is all that is needed to put the message again.
+    """
+    kept: dict[str, Any] = {}
+    if put.headers is not None:
+        kept["headers"] = decode_headers(put.headers)
+    if put.priority:
+        kept["priority"] = put.priority
+    if put.ordering_key is not None:
+        kept["ordering_key"] = put.ordering_key
+    if put.codec != "json":
+        kept["codec"] = put.codec
+    return kept or None
 
 
 def existing(tx: Transaction, queue: QueueRow, put: Put, number: int) -> Enqueued:

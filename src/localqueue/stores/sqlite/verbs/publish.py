@@ -17,6 +17,7 @@ from localqueue.stores.sqlite.verbs.capacity import Admitted, admit
 from localqueue.stores.sqlite.verbs.dedupe import find_duplicate, remember_key
 from localqueue.stores.sqlite.verbs.enqueue import (
     SharedBody,
+    beside_the_value,
     check_batch,
     deliver,
     existing,
@@ -121,8 +122,9 @@ def _copy(
     stored = [answer for answer in answers if answer.fate is Fate.STORED]
     if stored:
         seq = tx.event(
-            PUBLISHED, topic.id, 0, n=len(stored), body=shared.number if keeps and shared else None
-        )
+            PUBLISHED, topic.id, 0, n=len(stored), body=shared.number if keeps and shared else None,
+            detail=beside_the_value(put) if keeps else None,
+        )  # fmt: skip
         if keeps and shared is not None and shared.number is not None:
             # For subscribers who come later and start in the past.
             use_body(tx, shared.number)
@@ -171,6 +173,7 @@ def _append(
         0,
         n=len(takers),
         body=tx.seq + 1 if topic.settings.keeps_payloads else None,
+        detail=beside_the_value(put) if topic.settings.keeps_payloads else None,
     )
     add_body(tx, seq, put.body, 1)
     entry = _add_publication(tx, topic, put, seq, seq)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from localqueue import errors
 from localqueue.errors import LocalQueueError, StoreError
@@ -10,6 +11,14 @@ from localqueue.errors import LocalQueueError, StoreError
 # Spark shows a Python error as the last line of its traceback, somewhere inside its own text.
 _RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt): .+$", re.MULTILINE)
 _OURS = re.compile(r"localqueue\.errors\.(\w+): (.+)")
+
+
+def raise_failure_of(error: BaseException) -> NoReturn:
+    """Raise it, with what it was found in as its cause."""
+    failure = failure_of(error)
+    if failure is error:
+        raise failure
+    raise failure from error
 
 
 def failure_of(error: BaseException) -> LocalQueueError:

@@ -26,7 +26,7 @@ from localqueue.spark.pipeline.checkpoint import next_start, set_aside
 from localqueue.spark.pipeline.compacted.merging import KeyStep, check_topics
 from localqueue.spark.pipeline.compacted.topic import Compacted, checked
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
-from localqueue.spark.pipeline.failures import failure_of
+from localqueue.spark.pipeline.failures import raise_failure_of
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.quarantine import QUARANTINE
@@ -300,7 +300,7 @@ class Pipeline:
         except Exception as error:
             query.stop()
             if not isinstance(self._failure, Ended):
-                raise failure_of(self._failure or error) from (self._failure or error)
+                raise_failure_of(self._failure or error)
         finally:
             self._query = None
             self._turns = Turns()

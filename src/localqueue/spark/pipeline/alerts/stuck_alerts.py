@@ -25,7 +25,7 @@ from localqueue.spark.pipeline.alerts.limits import Limits
 from localqueue.spark.pipeline.alerts.processor import ALERT, KEY, Processor
 from localqueue.spark.pipeline.checkpoint import newest_batch, next_start
 from localqueue.spark.pipeline.events import STORE_DIGITS
-from localqueue.spark.pipeline.failures import failure_of
+from localqueue.spark.pipeline.failures import raise_failure_of
 from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import open_source
 from localqueue.spark.read.schema import spark_schema
@@ -143,7 +143,8 @@ class StuckAlerts:
             query.stop()
             raise
         except Exception as error:
-            raise failure_of(self._failure or error) from (self._failure or error)
+            query.stop()
+            raise_failure_of(self._failure or error)
         finally:
             self._query = None
             self._stopped.clear()

@@ -30,9 +30,10 @@ def archive(lake: Lake, queue: PersistentQueue[Any]) -> None:
     end = queue.store.journal_end()
     place = Place(end[:STORE_DIGITS], "0")
     claim(table, Feed(), place.store)
-    floor = table.position(Feed(), place)
     rows = [
-        row for event in queue.store.journal(limit=100_000) if (row := _row(event))["seq"] > floor
+        row
+        for event in queue.store.journal(limit=100_000)
+        if (row := _row(event))["seq"] > table.position(Feed(), Place(row["store"], "0"))
     ]
     file = write_table(
         table.location, pa.Table.from_pylist(rows, schema=EVENTS.schema), EVENTS.statistics

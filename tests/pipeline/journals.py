@@ -54,11 +54,11 @@ def ended(seq: int, kind: str = "acked", **columns: Any) -> dict[str, Any]:
 
 
 def journal(spark: SparkSession, rows: Iterable[dict[str, Any]]) -> DataFrame:
-    schema = spark_schema(_OPTIONS)
-    return spark.createDataFrame([tuple(row[name] for name in _NAMES) for row in rows], schema)
+    return spark.createDataFrame([tuple(row[name] for name in _NAMES) for row in rows], SCHEMA)
 
 
 _OPTIONS = Options(url="sqlite:////made.up", content="journal")
-_SCHEMA = spark_schema(_OPTIONS)
-assert not isinstance(_SCHEMA, str)
-_NAMES = list(_SCHEMA.names)
+_OF_JOURNAL = spark_schema(_OPTIONS)
+assert not isinstance(_OF_JOURNAL, str)
+SCHEMA = _OF_JOURNAL
+_NAMES = list(SCHEMA.names)

@@ -221,17 +221,18 @@ def test_with_its_checkpoint_lost_nothing_is_told_twice(
 def test_a_driver_that_is_killed_loses_no_alert_and_puts_none_twice(
     spark: SparkSession, url: str, checkpoint: Path, jobs: Any, alerts: Any
 ) -> None:
-    def run(point: str) -> int:
+    def die_at(point: str) -> None:
         program = [sys.executable, "-m", "tests.pipeline.alerts_program"]
-        return subprocess.run([*program, url, str(checkpoint), point], cwd=ROOT, check=False,
-                              stderr=subprocess.DEVNULL).returncode  # fmt: skip
+        done = subprocess.run([*program, url, str(checkpoint), point], cwd=ROOT, check=False,
+                              capture_output=True, text=True)  # fmt: skip
+        assert done.returncode == -signal.SIGKILL, done.stderr
 
     messages = {message.id for message in jobs.put_many(range(20))}
     threading.Event().wait(1.3)  # until they are due for an alert
 
-    assert run("alerts.before-put") == -signal.SIGKILL
+    die_at("alerts.before-put")
     assert not told(alerts)
-    assert run("alerts.after-put") == -signal.SIGKILL
+    die_at("alerts.after-put")
     stuck = StuckAlerts(url, "alerts", checkpoint=checkpoint, waiting={"jobs": LIMIT}, spark=spark)
     stuck.run(once=True)
 

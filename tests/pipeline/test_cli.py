@@ -80,6 +80,10 @@ def test_the_group_lists_its_commands(capsys: Shown) -> None:
         (["pipeline", "run", "--slo", "jobs", "x.db", "lake"], "'jobs' is not NAME=TIME"),
         (["pipeline", "run", "--retention", "events=soon", "x.db", "lake"], "no length of time"),
         (["pipeline", "run", "--retention", "evnts=3d", "x.db", "lake"], "no table is called"),
+        (["pipeline", "run", "--retention", "events=3", "x.db", "lake"], "has no unit"),
+        (["pipeline", "run", "x.db", "sqlite:///lake"], "is a store, and a lake is wanted here"),
+        (["pipeline", "report", "lake", "--since", "1h", "--until", "2h"], "is not after"),
+        (["pipeline", "alerts", "x.db", "--checkpoint", "c"], "--waiting orders=30s"),
         (["pipeline", "run", "--name", "a/b", "x.db", "lake"], "cannot name a pipeline"),
         (["pipeline", "run", "memory://", "lake"], "a store in memory"),
         (["pipeline", "report", "lake", "--since", "noon"], "'noon' is no time"),
@@ -109,6 +113,8 @@ def test_what_cannot_be_meant_is_one_line_and_code_2(
     [
         ["pipeline", "run", "missing.db", "lake"],
         ["pipeline", "status", "lake", "missing.db"],
+        ["pipeline", "tables", "missing"],
+        ["pipeline", "report", "missing"],
         ["pipeline", "sql", "lake", "SELECT 1"],
         ["pipeline", "tables", "lake", "events"],
         ["pipeline", "vacuum", "lake"],
@@ -252,6 +258,11 @@ def test_run_brings_a_store_to_a_lake_and_sql_and_status_tell_of_it(
     assert "the first 2 rows" in shown.err
     assert run([*ask, "SELEC 1"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    for change in ("INSERT OVERWRITE events SELECT * FROM events", "DROP TABLE events"):
+        assert run([*ask, change]) == 2
+        assert "tables are only asked" in capsys.readouterr().err
+    assert run([*ask, "SHOW TABLES"]) == 0
+    assert "events" in capsys.readouterr().out
 
     queue.put("one more")
     assert run(["pipeline", "status", where, url, "--json"]) == 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from localqueue.spark.pipeline.pipeline import Pipeline
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.tables import gold
 from localqueue.spark.pipeline.writing import LakeWriter
+from tests.pipeline.here import batch, writer_here
 from tests.pipeline.journals import HERE, START, STORE, event, journal
 from tests.pipeline.queue_model import STATES, Journal, Row, expected
 
@@ -161,6 +164,63 @@ def test_levels_are_unknown_until_the_store_has_told_them(spark: SparkSession, l
     assert len(reached) >= 2
     for key, row in reached.items():
         assert levels(row) == levels(wanted[key])
+
+
+def test_a_batch_may_end_between_what_the_store_tells_of_two_queues(lake: Lake) -> None:
+    made, queues, ends = Journal(), ("jobs", "mails"), []
+    for queue in queues:
+        made.make(queue)
+    for _ in range(3):
+        for queue in queues:
+            made.work(queue, 90)
+        made.count("jobs")
+        ends.append(len(made.rows))
+        made.count("mails")
+    bringing = writer_here(lake)
+
+    for first, last in pairwise([0, *ends, len(made.rows)]):
+        bringing.write(batch(made.rows[first:last]))
+
+    same(minutes(lake), expected(made.rows))
+
+
+def test_levels_are_the_same_when_all_events_are_summed_up_again(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Spark gives the first and the third file to one task, because of their sizes."""
+    rows = [event(seq, at=START + timedelta(seconds=seq / 20)) for seq in range(100, 400)]
+    told = json.dumps(dict.fromkeys(STATES, 0) | {"ready": 1000})
+    rows[150] |= {"kind": "counted", "to_state": None, "by": "sweep", "detail": told}
+    bringing = writer_here(lake)
+    for first, last in pairwise([0, 145, 155, 300]):
+        bringing.write(batch(rows[first:last]))
+    known = minutes(lake)
+    assert known[STORE, "jobs", START]["ready"] == 1149
+    shutil.rmtree((lake.location / "minutes").uri)
+
+    writer(spark, lake).catch_up()
+
+    same_levels = {key: levels(row) for key, row in minutes(lake).items()}
+    assert same_levels == {key: levels(row) for key, row in known.items()}
+
+
+def test_a_late_event_of_one_store_leaves_the_files_of_others_alone(lake: Lake) -> None:
+    other = Place("fedcba9876543210", "0")
+    bringing = writer_here(lake, HERE, other)
+    bringing.write(batch([event(1), event(100)], [event(1, store=other.store)]))
+    table = lake.table(MINUTES.name)
+    assert table is not None
+    theirs = {*table.files(f"store = '{other.store}'")} - {*table.files(f"store = '{STORE}'")}
+
+    bringing.write(batch([event(101, at=START - timedelta(days=9))]))
+    table.refresh()
+    between = {*table.files(f"store = '{other.store}'")} - {*table.files(f"store = '{STORE}'")}
+    bringing.write(batch([event(102, at=START - timedelta(days=8))]))
+    table.refresh()
+
+    assert (len(theirs), len(between)) == (0, 1)
+    assert between < {*table.files()}
+    assert len(minutes(lake)) == 5
 
 
 def test_a_queue_whose_beginning_was_trimmed_does_not_begin_with_nothing(

@@ -16,6 +16,7 @@ import pytest
 from localqueue import PersistentQueue
 from localqueue.errors import InvalidArgument, StoreUnsupported
 from localqueue.spark.pipeline.errors import ERRORS
+from localqueue.spark.pipeline.events import EVENTS
 from localqueue.spark.pipeline.gaps import GAPS
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.minutes import MINUTES
@@ -30,7 +31,7 @@ from localqueue.spark.pipeline.report.series import Series
 from localqueue.spark.pipeline.report.sketches import exact, joined, together
 from localqueue.spark.pipeline.report.units import COUNT, DURATION, count, duration, percent, rate
 from localqueue.spark.pipeline.report.window import SPANS, Window
-from tests.pipeline.lakes import START, busy_days, error, fill, minute, short_run, sketch
+from tests.pipeline.lakes import START, busy_days, error, fill, life, minute, short_run, sketch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +136,59 @@ def test_only_the_asked_time_is_looked_at(lake: Lake) -> None:
     assert overall(found).sum("acked") == 6
     assert [each.count for each in found.errors] == [2]
     assert figures_of(lake, since=START + timedelta(days=9)).window is None
+
+
+def a_backlog_of_two_hours(lake: Lake) -> None:
+    """A thousand wait in jobs, seven in mails; after two hours three more come to jobs."""
+    fill(
+        lake,
+        MINUTES,
+        [
+            minute(0, backlog=1000),
+            minute(1, "mails", backlog=7),
+            minute(1, "empty", backlog=0),
+            minute(120, backlog=1003, enqueued=3),
+        ],
+    )
+    lives = (life(n, 7200 + n, waited=9, ran=1) for n in (5, 20, 40))
+    fill(lake, EVENTS, [next(events) for events in lives])
+
+
+@pytest.mark.parametrize("seconds", [0, 10, 30])
+def test_what_waited_before_a_short_time_is_in_its_backlog(lake: Lake, seconds: int) -> None:
+    """Also of a time that begins in the middle of a minute, and of a queue without events."""
+    a_backlog_of_two_hours(lake)
+
+    found = figures_of(lake, since=START + timedelta(seconds=7200 + seconds))
+
+    assert found.window is not None
+    assert found.window.width < 60
+    first = {0: 1001, 10: 1001, 30: 1002}[seconds]
+    assert (overall(found).backlog[0], overall(found).backlog[-1]) == (first + 7, 1003 + 7)
+    assert [(one.name, one.backlog[-1]) for one in found.queues] == [("jobs", 1003), ("mails", 7)]
+    assert overall(found).sum("enqueued") == {0: 3, 10: 2, 30: 1}[seconds]
+
+
+def test_a_queue_in_which_nothing_happens_is_shown_with_what_is_stuck_in_it(lake: Lake) -> None:
+    a_backlog_of_two_hours(lake)
+
+    found = figures_of(lake, since=START + timedelta(minutes=60), until=START + timedelta(days=9))
+
+    assert [(one.name, one.backlog[0], one.backlog[-1]) for one in found.queues] == [
+        ("jobs", 1000, 1003),
+        ("mails", 7, 7),
+    ]
+    assert "mails" in page(found)
+
+
+def test_a_time_without_any_event_shows_what_is_stuck(lake: Lake) -> None:
+    a_backlog_of_two_hours(lake)
+    since = START + timedelta(hours=5)
+
+    found = figures_of(lake, since=since, until=since + timedelta(hours=1))
+
+    assert [(one.name, one.backlog[-1]) for one in found.queues] == [("jobs", 1003), ("mails", 7)]
+    assert "1,010" in summary(found)
 
 
 def test_the_same_worker_in_two_queues_is_one(lake: Lake) -> None:

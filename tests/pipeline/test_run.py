@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from datetime import timedelta
@@ -13,8 +14,11 @@ import pytest
 from localqueue import Journal, PersistentQueue
 from localqueue.errors import ConfigurationError, JournalForeign, JournalTrimmed, StoreMissing
 from localqueue.spark.leadership import Leadership
+from localqueue.spark.pipeline.events import EVENTS
+from localqueue.spark.pipeline.feeds import claim
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.pipeline import Pipeline, Progress
+from localqueue.spark.pipeline.places import Feed, Place
 from tests.pipeline.reckoning import journal_of, reckon, rows_of
 from tests.pipeline.working import open_queue, work
 
@@ -130,6 +134,32 @@ def test_a_second_one_of_its_name_is_refused_while_it_runs(
     reckon(lake, queue)
 
 
+def test_a_second_one_leaves_the_checkpoint_of_the_first_alone(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    """What the first one has read need not be in the lake yet."""
+    work(queue, 4)
+    checkpoint = checkpoint_at(lake, queue.store.journal_end())
+    running = Leadership(queue.store, "pipeline:default")
+
+    with pytest.raises(ConfigurationError, match="belongs to another query"):
+        Pipeline(url, lake, spark=spark).run()
+
+    running.close()
+    assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
+    assert not queue.readers()
+
+
+def checkpoint_at(lake: Lake, position: str) -> Path:
+    """A checkpoint of a query that has read so far."""
+    folder = Path(lake.location.uri, "_checkpoints", "default")
+    offset = json.dumps({"store": position[:16], "0": int(position[16:], 16)})
+    for name, text in (("offsets", offset), ("commits", "{}")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text(f"v1\n{text}")
+    return folder
+
+
 def test_pipelines_of_other_queues_share_a_lake_and_those_that_overlap_are_refused(
     spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
 ) -> None:
@@ -168,6 +198,28 @@ def test_a_journal_that_was_trimmed_is_an_error_or_a_gap_that_is_recorded(
     (gap,) = rows_of(lake, "gaps")
     assert (gap["queue"], gap["after"], gap["upto"]) == ("jobs", reached, missing)
     assert rows_of(lake, "events")[-1]["seq"] > missing
+
+
+def test_a_journal_that_was_trimmed_for_a_lake_that_was_put_back_is_an_error_too(
+    spark: SparkSession, url: str, lake: Lake
+) -> None:
+    """The checkpoint is ahead of the lake, and nothing between them is left."""
+    few = Journal(max_rows=10)
+    with PersistentQueue[Any]("jobs", store=url, journal_policy=few) as queue:
+        queue.put({})
+        seen = queue.store.journal_end()
+        here = Place(seen[:16], "0")
+        events = lake.create(EVENTS)
+        claim(events, Feed(), here.store)
+        assert events.append([], Feed(), {here: int(seen[16:], 16)})
+        for _ in range(8):
+            queue.put_many([{}] * 1000)
+        missing = _trimmed(url)
+        assert missing > int(seen[16:], 16)
+        checkpoint_at(lake, f"{here.store}{missing:016x}")
+
+        with pytest.raises(JournalTrimmed, match=f"'jobs' up to {missing}"):
+            Pipeline(url, lake, spark=spark).run()
 
 
 def _trimmed(url: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -115,6 +115,8 @@ def test_a_life_carries_its_times_and_its_error() -> None:
         ({"kind": None}, "its kind is unknown"),
         ({"kind": "exploded"}, "its kind is unknown"),
         ({"at": None}, "its time is missing"),
+        ({"at": datetime(1970, 1, 1, tzinfo=UTC)}, "its time cannot be"),
+        ({"at": datetime(2200, 1, 1, tzinfo=UTC)}, "its time cannot be"),
         ({"queue": None}, "its queue is unknown"),
         ({"to_state": "limbo"}, "it enters an unknown state"),
         ({"by": None}, "its actor is unknown"),

@@ -24,12 +24,17 @@ def span(option: str, text: str) -> timedelta:
 
 
 def pairs(option: str, given: Sequence[str] | None) -> list[tuple[str, timedelta]]:
-    """Each NAME=TIME of an option that can be given several times."""
+    """Each NAME=TIME of an option that can be given several times; with a unit, always."""
     found = []
     for text in given or ():
         name, is_pair, length = text.rpartition("=")
         if not is_pair or not name:
             raise typer.BadParameter(f"{text!r} is not NAME=TIME", param_hint=option)
+        if length.strip()[-1:].isdigit():
+            raise typer.BadParameter(
+                f"{text!r} has no unit; write {text}s, {text}m, {text}h or {text}d",
+                param_hint=option,
+            )
         found.append((name, span(option, length)))
     return found
 

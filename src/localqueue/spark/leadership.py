@@ -21,7 +21,7 @@ except ImportError:  # Windows: who leads cannot be told from who is dead.
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 3.0
-"""Seconds. Spark ends the process of a stopped query without waiting for it."""
+"""Seconds, by default. Spark ends the process of a stopped query without waiting for it."""
 _LOOK_AGAIN = 0.02
 
 
@@ -32,14 +32,14 @@ class Leadership:
     ConfigurationError when another process leads. A forked child has no part in it.
     """
 
-    def __init__(self, store: QueueStore, name: str) -> None:
+    def __init__(self, store: QueueStore, name: str, *, patience: float = PATIENCE) -> None:
         folder = store.run_folder
         if folder is None or fcntl is None:
             raise UnsupportedByStore(
                 "lease mode needs a store of which processes see who else is alive"
             )
         self.path = leader_file(folder, name)
-        self._file: int | None = _lead(self.path, name)
+        self._file: int | None = _lead(self.path, name, patience)
         _of_this_process.add(self)
 
     def close(self) -> None:
@@ -63,8 +63,8 @@ def leader_file(folder: Path, name: str) -> Path:
     return folder / f"leads-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
-def _lead(path: Path, name: str) -> int:
-    deadline = time.monotonic() + PATIENCE
+def _lead(path: Path, name: str, patience: float) -> int:
+    deadline = time.monotonic() + patience
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -57,6 +57,10 @@ def alerts(
     with needs_spark():
         from localqueue.spark.pipeline.alerts import StuckAlerts
 
+    if not waiting and not running:
+        raise typer.BadParameter(
+            "say how long messages may wait or run: --waiting orders=30s, --running orders=5m"
+        )
     url = store_url_of(store_url)
     given: dict[str, Any] = {
         "checkpoint": checkpoint,

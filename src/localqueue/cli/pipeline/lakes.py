@@ -28,7 +28,10 @@ def some_tables(lake: Lake) -> None:
     from localqueue.spark.pipeline.report.table_facts import table_names
 
     if not table_names(lake):
-        raise StoreMissing(f"{masked(lake.location.uri)} has no tables; localqueue pipeline run")
+        raise StoreMissing(
+            f"{masked(lake.location.uri)} has no tables of a pipeline; 'localqueue pipeline run"
+            " STORE_URL LAKE' makes them"
+        )
 
 
 def spark_session(master: str | None) -> SparkSession:

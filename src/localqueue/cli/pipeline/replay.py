@@ -33,7 +33,9 @@ def replay(
             help="What came at this time or later: 2026-01-31T08:00, or 24h for a day ago.",
         ),
     ],
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="What came before this time.")],
+    until: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="What came before this time; now: 0s.")
+    ],
     queue: Annotated[
         list[str] | None,
         typer.Option(

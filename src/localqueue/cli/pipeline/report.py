@@ -15,6 +15,7 @@ from localqueue.cli.pipeline.arguments import (
     SinceOption,
     UntilOption,
 )
+from localqueue.cli.pipeline.lakes import some_tables
 
 
 def report(
@@ -40,17 +41,18 @@ def report(
     with needs_spark():
         from localqueue.spark.pipeline.lake import Lake
         from localqueue.spark.pipeline.report import lines as text
-        from localqueue.spark.pipeline.report.page import write_report
+        from localqueue.spark.pipeline.report.page import check_folder_of, write_report
         from localqueue.spark.pipeline.report.slo import Slo
 
     slo = Slo(span("--slo-wait", slo_wait).total_seconds(), slo_target)
-    figures = write_report(
-        Lake(lake),
-        output,
-        since=moment("--since", since),
-        until=moment("--until", until),
-        slo=slo,
-    )
+    first, last = moment("--since", since), moment("--until", until)
+    if first is not None and last is not None and last <= first:
+        raise typer.BadParameter(
+            f"{until} is not after {since}; 2h means two hours ago", param_hint="--until"
+        )
+    check_folder_of(output)
+    some_tables(Lake(lake))
+    figures = write_report(Lake(lake), output, since=first, until=last, slo=slo)
     if as_json:
         show_json({"report": str(output), **text.as_dict(figures)})
         return

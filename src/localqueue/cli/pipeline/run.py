@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,7 @@ import typer
 from localqueue.cli.arguments import pairs
 from localqueue.cli.arguments import store_url as store_url_of
 from localqueue.cli.ending import Ending
-from localqueue.cli.output import needs_spark
+from localqueue.cli.output import needs_spark, note
 from localqueue.cli.pipeline.arguments import (
     JsonOption,
     LakeArgument,
@@ -19,6 +21,7 @@ from localqueue.cli.pipeline.arguments import (
 )
 from localqueue.cli.pipeline.lakes import spark_session
 from localqueue.cli.run_progress import showing
+from localqueue.stores.open import open_store
 
 if TYPE_CHECKING:
     from localqueue.spark.pipeline.lake import Lake
@@ -104,6 +107,7 @@ def run(
     # What cannot be meant is said before Spark has been waited for.
     Pipeline(url, where, **given)
     waiting = _lag(where, url, tuple(queue or ()))
+    _note_unknown(url, given.get("slo", {}))
     with showing(as_json, waiting if once else None) as shown:
         spark = spark_session(master)
         pipeline = Pipeline(url, where, spark=spark, **given)
@@ -118,6 +122,14 @@ def run(
         shown.done(done)
     if ending.asked:
         raise typer.Exit(130)
+
+
+def _note_unknown(url: str, limits: Iterable[str]) -> None:
+    with closing(open_store(url)) as store:
+        there = store.queues()
+    for name in limits:
+        if name not in there:
+            note(f"--slo: there is no queue {name!r} yet; there are: {', '.join(there) or 'none'}")
 
 
 def _lag(lake: Lake, url: str, queues: tuple[str, ...]) -> int:

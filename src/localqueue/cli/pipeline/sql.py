@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localqueue.cli.output import needs_spark, note, show_csv, show_json, show_table
 from localqueue.cli.pipeline.arguments import JsonOption, LakeArgument, MasterOption
 from localqueue.cli.pipeline.lakes import some_tables, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ASKING = ("DESC", "DESCRIBE", "EXPLAIN", "SHOW")
+"""How statements begin that are no query, and tell something."""
 
 
 def sql(
@@ -24,7 +30,7 @@ def sql(
     """Ask the tables something, in SQL, with Spark on this machine.
 
     Every table of the lake is there under its name, and so are hours and days, which are minutes
-    put together.
+    put together. It only asks: a statement that would change something is refused.
     """
     with needs_spark():
         from pyspark.errors import PySparkException
@@ -39,6 +45,7 @@ def sql(
     spark = spark_session(master)
     try:
         make_views(spark, there)
+        check_asks(spark, query)
         answer = spark.sql(query)
         # One more than shown, to know that there are more.
         rows = (answer.limit(limit + 1) if limit else answer).collect()
@@ -54,6 +61,24 @@ def sql(
         show_table(columns, shown)
     if limit and len(rows) > limit:
         note(f"the first {limit} rows; --limit 0 shows all")
+
+
+def check_asks(spark: SparkSession, query: str) -> None:
+    """Refuse what is no question: what Spark reads are the very files of the lake."""
+    from pyspark.errors import ParseException
+
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    parser.parsePlan(query)
+    if query.split(maxsplit=1)[0].upper() in _ASKING:
+        return
+    try:
+        # Only a query can stand here.
+        parser.parsePlan(f"SELECT * FROM (\n{query.rstrip().rstrip(';')}\n)")
+    except ParseException as error:
+        raise typer.BadParameter(
+            "it would change something, and here tables are only asked; write SELECT …",
+            param_hint="QUERY",
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

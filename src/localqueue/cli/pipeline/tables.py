@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from localqueue.cli.output import needs_spark, note, show_json, show_table
+from localqueue.cli.output import needs_spark, show_json, show_table
 from localqueue.cli.pipeline.arguments import JsonOption, LakeArgument
-from localqueue.cli.pipeline.lakes import facts_of_table, table_of
-from localqueue.stores.masking import masked
+from localqueue.cli.pipeline.lakes import facts_of_table, some_tables, table_of
 
 
 def tables(
@@ -33,12 +32,11 @@ def tables(
         else:
             show_table(("column", "type"), facts.columns)
         return
+    some_tables(Lake(lake))
     found = tables_of(Lake(lake))
     if as_json:
         for each in found:
             show_json(facts_of_table(each))
-    elif not found:
-        note(f"{masked(lake)} has no tables")
     else:
         show_table(
             ("table", "rows", "size", "files", "version", "changed (UTC)"),

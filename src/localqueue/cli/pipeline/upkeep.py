@@ -10,6 +10,8 @@ import typer
 from localqueue.cli.output import needs_spark, say, show_json
 from localqueue.cli.pipeline.arguments import JsonOption, LakeArgument
 from localqueue.cli.pipeline.lakes import some_tables, table_of
+from localqueue.errors import StoreMissing
+from localqueue.stores.masking import masked
 
 if TYPE_CHECKING:
     from localqueue.spark.pipeline.definition import Definition
@@ -49,14 +51,14 @@ def vacuum(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete files that no table needs any more. Pipelines do so once a day.
+    """Delete files that no table needs any more, views included. Pipelines do so once a day.
 
     No batch of a pipeline may have been running for longer than the hours.
     """
     with needs_spark():
         from localqueue.spark.pipeline.lake import Lake
 
-    for _, found in _chosen(Lake(lake), table):
+    for found in _made_by_pipelines(Lake(lake), table):
         gone = found.vacuum(hours=hours, pretend=dry_run)
         text = f"{len(gone)} files {'would be ' if dry_run else ''}deleted"
         _done(as_json, found.name, "files_deleted", len(gone), text)
@@ -67,6 +69,22 @@ def _done(as_json: bool, table: str, key: str, n: int, text: str) -> None:
         show_json({"table": table, key: n})
     else:
         say(f"{table}: {text}")
+
+
+def _made_by_pipelines(lake: Lake, names: Sequence[str] | None) -> list[Table]:
+    """All tables of pipelines, views and topics too, that are named, or all; no strangers'."""
+    from localqueue.spark.pipeline.report.table_facts import table_names
+
+    some_tables(lake)
+    tables = {name: lake.table(name) for name in table_names(lake)}
+    found = {name: each for name, each in tables.items() if each and each.is_of_a_pipeline}
+    for name in names or ():
+        if name not in found:
+            raise StoreMissing(
+                f"{masked(lake.location.uri)} has no table {name!r} of a pipeline;"
+                f" {', '.join(found)}"
+            )
+    return [found[name] for name in names or found]
 
 
 def _chosen(lake: Lake, names: Sequence[str] | None) -> list[tuple[Definition, Table]]:

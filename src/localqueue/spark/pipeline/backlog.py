@@ -8,9 +8,9 @@ trimmed before. A ``counted`` event is believed more than the table, so that eve
 that were lost to a trimmed journal or a quarantine put the levels wrong only until the next one.
 Where none of it is known, levels are null, and a minute that is over may stay so.
 
-When a store counts, it tells the counts of all queues that changed since it last did. So one seq
-divides the events of all queues: those up to the last ``counted`` event are in the last counts that
-each queue has, the others are not.
+When a store counts, it tells the counts of all queues that changed since it last did. A queue's
+events up to its last ``counted`` event are in the counts, the others are not. A batch may end
+between the ``counted`` events of two queues, so that of another queue says nothing.
 
 The newest row of each queue is marked as open, by ``until``, and comes to every merge: the next row
 begins from it, however long ago it was.
@@ -44,15 +44,15 @@ Numbers = npt.NDArray[np.int64]
 
 def in_counts(shapes: pa.Table) -> pa.Array:
     """Whether each shape is in what its store has counted, as far as these shapes tell it."""
-    told = shapes.filter(pc.is_valid(shapes["told"])).group_by(["store", "shard"])
-    found: pa.Array = pa.array(np.zeros(shapes.num_rows, np.bool_))
-    for last in told.aggregate([("last_seq", "max")]).to_pylist():
-        here = pc.and_(
-            pc.equal(shapes["store"], last["store"]), pc.equal(shapes["shard"], last["shard"])
-        )
-        before = pc.less_equal(shapes["last_seq"], last["last_seq_max"])
-        found = pc.or_(found, pc.and_(here, before))
-    return found
+    keys = ["store", "shard", "queue"]
+    told = shapes.filter(pc.is_valid(shapes["told"])).group_by(keys)
+    last = {
+        tuple(row[key] for key in keys): row["last_seq_max"]
+        for row in told.aggregate([("last_seq", "max")]).to_pylist()
+    }
+    each = zip(*(shapes[key].to_pylist() for key in keys), strict=True)
+    upto = np.array([last.get(queue, 0) for queue in each], np.int64)
+    return pa.array(shapes["last_seq"].to_numpy() <= upto)
 
 
 def moves(shapes: pa.RecordBatch, trimmed: Collection[tuple[str, str]]) -> dict[str, pa.Array]:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from localqueue.errors import ConfigurationError, StoreError, StoreFull, StoreReadOnly
+from localqueue.stores.masking import masked
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -38,6 +39,11 @@ class Location:
         scheme = urlsplit(written).scheme.lower() if "://" in written else ""
         if scheme == "file":
             written, scheme = unquote(urlsplit(written).path), ""
+        if scheme in ("sqlite", "memory", "postgresql", "postgres", "redis"):
+            raise ConfigurationError(
+                f"{masked(written)} is a store, and a lake is wanted here: a folder or the URL of"
+                " an object store"
+            )
         if scheme:
             return cls(written.rstrip("/"), dict(options or {}))
         if not written:

@@ -41,11 +41,15 @@ class Summed:
     upto: Mapping[Place, int]
 
     def is_all_of(self, floors: Positions, moves: Positions) -> bool:
-        """Whether it is what leads from one to the other, with nothing left out."""
+        """Whether it is what leads from one to the other: with nothing left out, and no more."""
         return all(
             floors.get(place, 0) == self.floors.get(place, 0) == self.after.get(place, 0)
             and self.upto.get(place) == seq
             for place, seq in moves.items()
+        ) and all(
+            seq <= self.floors.get(place, 0)
+            for place, seq in self.upto.items()
+            if place not in moves
         )
 
 
@@ -90,7 +94,10 @@ def _summed_again(spark: SparkSession, step: MergeStep, events: Table, window: s
     files = events.files(window)
     if not files:
         return step.begin().result()
-    rows = read_files(spark, events, files).where(window)
+    # What a task sums up must be one part of the journal, and files come to tasks by their size.
+    order = ("store", "shard", "seq")
+    rows = read_files(spark, events, files).where(window).repartitionByRange(*order)
+    rows = rows.sortWithinPartitions(*order)
     wanted = Summary(step.definition.name, step.begin, _as_they_are)
     written = write_files(rows, [], events_again, [wanted])
     return written.summaries.get(step.definition.name, step.begin().result())
@@ -99,19 +106,24 @@ def _summed_again(spark: SparkSession, step: MergeStep, events: Table, window: s
 def _written(step: MergeStep, table: Table, news: pa.Table) -> tuple[list[str], list[DataFile]]:
     """Which files go, and which take their place.
 
-    The newest span gets a file of its own, for only that is likely to change again.
+    The newest span gets a file of its own, for only that is likely to change again. So do the rows
+    of other stores that were in the same files: these are not to be read for this one again.
     """
     definition = step.definition
     first, newest = pc.min(news[step.span]).as_py(), pc.max(news[step.span]).as_py()
-    old = table.files(f"{definition.moment} >= '{_shown(first)}'")
+    stores = pc.unique(news["store"])
+    here = " OR ".join(f"store = '{store}'" for store in stores.to_pylist())
+    old = table.files(f"{definition.moment} >= '{_shown(first)}' AND ({here})")
     there = [batch for name in old for batch in read_file(table.location, name, definition.schema)]
     rows = step.merge(news, pa.Table.from_batches(there, definition.schema))
     moments = rows[definition.moment]
     is_new = pc.greater_equal(moments, pa.scalar(newest, moments.type))
+    is_here = pc.is_in(rows["store"], value_set=stores)
     made = [
         write_table(table.location, some, definition.statistics)
-        for some in (rows.filter(pc.invert(is_new)), rows.filter(is_new))
-        if some.num_rows
+        for place in (pc.invert(is_here), is_here)
+        for age in (pc.invert(is_new), is_new)
+        if (some := rows.filter(pc.and_(place, age))).num_rows
     ]
     return old, made
 

@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ from localqueue.spark.pipeline.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Wanted = Callable[[Collection[Place]], Sequence[Summary]]
+"""Which summaries are wanted of rows of these journals."""
 
 TRIES = 20
 """How often the same rows are written because somebody else was faster."""
@@ -57,19 +60,20 @@ def append_rows(
     prepare: Rows,
     feed: Feed,
     places: Iterable[Place],
-    summaries: Sequence[Summary] = (),
+    wanted: Wanted = lambda places: (),
 ) -> Appended:
     """Bring the rows of the frame to these tables, in this order, each row once.
 
     ``places`` are the journals that are expected. One that is not among them is noticed, and only
-    costs a second writing when some of its rows are there already.
+    costs a second writing when some of its rows are there already. ``wanted`` is asked again for
+    every writing: who leaves out what a table has must know all journals, too.
     """
     known, added = set(places), {each.table.name: 0 for each in tables}
     waiting, positions, rows = list(tables), dict[Place, int](), 0
     for _ in range(TRIES):
         floors = {each.table.name: each.table.positions(feed, known) for each in waiting}
         targets = [replace(each.target, floors=floors[each.table.name]) for each in waiting]
-        written = write_files(frame, targets, prepare, summaries)
+        written = write_files(frame, targets, prepare, wanted(known))
         known.update(written.positions)
         positions, rows = dict(written.positions), written.rows
         while waiting:

@@ -1,7 +1,7 @@
 """The pipeline: the journal of a store, as tables of a lake, kept up to date.
 
 One streaming query reads the journal. Each of its batches goes through ``tables``: one pass writes
-``quarantine``, ``events`` and silver, then Spark merges gold from the files that were just added.
+``quarantine``, ``events`` and silver and sums up what gold needs, which the driver then merges.
 Every table keeps its own position, so whatever ends in the middle, the next run puts right.
 """
 
@@ -11,16 +11,17 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
-from localqueue.errors import ConfigurationError
+from localqueue.errors import ConfigurationError, UnsupportedByStore
 from localqueue.failpoints import reach
+from localqueue.spark.leadership import Leadership
 from localqueue.spark.options import Options
 from localqueue.spark.pipeline.checkpoint import next_start, set_aside
 from localqueue.spark.pipeline.compacted.merging import KeyStep, check_topics
@@ -28,7 +29,7 @@ from localqueue.spark.pipeline.compacted.topic import Compacted, checked
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
 from localqueue.spark.pipeline.failures import raise_failure_of
 from localqueue.spark.pipeline.lake import Lake
-from localqueue.spark.pipeline.places import Feed, Place
+from localqueue.spark.pipeline.places import Feed, Place, reached
 from localqueue.spark.pipeline.quarantine import QUARANTINE
 from localqueue.spark.pipeline.slo import checked_limits
 from localqueue.spark.pipeline.steps import MergeStep
@@ -37,6 +38,7 @@ from localqueue.spark.pipeline.turns import Ended, Turns
 from localqueue.spark.pipeline.views import Views
 from localqueue.spark.pipeline.views.files import check_file
 from localqueue.spark.pipeline.writing import LakeWriter
+from localqueue.spark.read.kept import check_kept
 from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import Source, open_source
 from localqueue.spark.read.schema import spark_schema
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("localqueue.spark")
 
 ROWS_PER_BATCH = 500_000
+PATIENCE = 8.0
+"""Seconds in which a query of the same name that was just stopped has ended."""
 LOOK_AFTER_EVERY = 600
 """Seconds after which a run that goes on lets go again of what is older than is wanted."""
 
@@ -171,15 +175,18 @@ class Pipeline:
         with ExitStack() as at_the_end:
             checkpoint = self._checkpoint_folder(at_the_end)
             with self._source() as source:
-                store = source.store_id[:STORE_DIGITS]
                 check_topics(source, self.lake, self._keyed)
-                merged = gold(self._slo, [(store, queue) for queue in source.trims()])
+                trimmed = source.trims()
+                names = [(era.store, queue) for era in source.eras() for queue in trimmed]
+                merged = gold(self._slo, names)
                 steps: list[MergeStep | KeyStep] = [*merged, *self._keyed]
-                writer = LakeWriter(self._session(), self.lake, self.feed, SILVER, steps)
-                start = self._start(writer, source, checkpoint)
+                spark = self._session()
+                with self._leading(source):
+                    writer = LakeWriter(spark, self.lake, self.feed, SILVER, steps)
+                    start = self._start(writer, source, checkpoint)
             if self._views_file is not None:
                 # What cannot be meant is said before anything is written.
-                self._views = Views(self.lake, self._views_file, self._session())
+                self._views = Views(self.lake, self._views_file, spark)
             writer.catch_up()
             self._stream(writer, start, checkpoint, None if once else every, done)
             writer.look_after(self._retention)
@@ -206,12 +213,15 @@ class Pipeline:
     def _start(self, writer: LakeWriter, source: Source, checkpoint: Path) -> dict[str, str]:
         """The option that says where a query without a checkpoint begins: where the lake ends."""
         place = Place(source.store_id[:STORE_DIGITS], SHARD)
-        position = writer.expect(place)
+        position = reached(source.eras(), lambda name: writer.expect(Place(name, SHARD)))
         follows = next_start(checkpoint)
         if follows is None:
             self._keep_from(source, position)
         elif follows.get("store") == source.store_id:
             upto = int(follows[SHARD])
+            if upto > position > 0:
+                # The query would go on after what is gone.
+                check_kept(self.options, source, position, {})
             if upto > position and source.journal_count(position, upto):
                 log.warning(
                     "the checkpoint is ahead of the lake, which has events up to %d and not up to"
@@ -227,6 +237,25 @@ class Pipeline:
         if not self.options.fail_on_data_loss:
             writer.note_gaps(place, position, source.trims())
         return {"startingOffsets": json.dumps({"store": source.store_id, SHARD: position})}
+
+    @contextmanager
+    def _leading(self, source: Source) -> Iterator[None]:
+        """Nobody of the same name runs or begins meanwhile: the checkpoint would be theirs, too.
+
+        ConfigurationError when somebody does. The query itself leads when it has begun.
+        """
+        if source.is_copy:
+            # The query says that a backup has to be opened first.
+            yield
+            return
+        with ExitStack() as undo:
+            store = open_store(self.options.url)
+            undo.callback(store.close)
+            store.open_clock(SYSTEM_CLOCK)
+            # Where it cannot be told who leads, all may.
+            with suppress(UnsupportedByStore):
+                undo.callback(Leadership(store, self._group, patience=PATIENCE).close)
+            yield
 
     def _keep_from(self, source: Source, position: int) -> None:
         """The lake says where to begin: the consumer group goes there, be it back."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,6 +40,19 @@ class Feed:
             return name
         chosen = "\0".join(sorted(self.queues)).encode()
         return f"{name}/{hashlib.sha256(chosen).hexdigest()[:16]}"
+
+
+def reached(eras: Iterable[tuple[str, int]], position: Callable[[str], int]) -> int:
+    """Up to which seq a table has a store's events, under whatever names it has had.
+
+    ``eras`` are its names with the first seq of each, in their order; ``position`` says how far the
+    events of one name are in the table.
+    """
+    found = 0
+    for name, first in eras:
+        # What the table has beyond the beginning of an era was lost when the backup was restored.
+        found = position(name) or min(found, max(first - 1, 0))
+    return found
 
 
 def furthest(several: Iterable[Positions]) -> dict[Place, int]:

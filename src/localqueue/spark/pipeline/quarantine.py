@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,9 @@ QUARANTINE = Definition(
     statistics=("store", "shard", "seq", "at"),
     moment="at",
 )
+
+EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+"""Between these, the second one excluded, are the times that events can have."""
 
 REASON = "reason"
 """Why an event is none, or null: a column that judged rows have beside those of events."""
@@ -119,9 +123,19 @@ def _null(name: str) -> Callable[[pa.RecordBatch], pa.Array]:
     return lambda events: pc.is_null(events[name])
 
 
+def _impossible(name: str) -> Callable[[pa.RecordBatch], pa.Array]:
+    def is_wrong(events: pa.RecordBatch) -> pa.Array:
+        early = pc.less(events[name], pa.scalar(EARLIEST, MOMENT))
+        late = pc.greater_equal(events[name], pa.scalar(LATEST, MOMENT))
+        return pc.fill_null(pc.or_(early, late), False)
+
+    return is_wrong
+
+
 _WRONGS: tuple[tuple[str, Callable[[pa.RecordBatch], pa.Array]], ...] = (
     ("its position is none", lambda e: pc.not_equal(pc.utf8_length(e["store"]), STORE_DIGITS)),
     ("its time is missing", _null("at")),
+    ("its time cannot be", _impossible("at")),
     ("its queue is unknown", _null("queue")),
     ("its kind is unknown", _unlike("kind", _KINDS, required=True)),
     ("it leaves an unknown state", _unlike("from_state", _STATES, required=False)),

@@ -79,6 +79,11 @@ class Table:
         return int(text) if text.isdecimal() else 0
 
     @property
+    def is_of_a_pipeline(self) -> bool:
+        """Whether pipelines have made it, be it as a view, and not a stranger."""
+        return self.schema_version > 0
+
+    @property
     def properties(self) -> dict[str, str]:
         return self._delta.metadata().configuration
 

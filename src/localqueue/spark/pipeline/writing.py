@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from localqueue.spark.pipeline.feeds import claim
 from localqueue.spark.pipeline.gaps import GAPS
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.merging import Summed, merge_summary
-from localqueue.spark.pipeline.moving import Appending, append_rows, missing_from
+from localqueue.spark.pipeline.moving import Appended, Appending, append_rows, missing_from
 from localqueue.spark.pipeline.parquet_files import Rows, Target, write_table
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.quarantine import QUARANTINE, OfSound, judged, unsound
@@ -23,7 +23,13 @@ from localqueue.spark.pipeline.read_table import read_table
 from localqueue.spark.pipeline.steps import MergeStep, RowStep
 from localqueue.spark.pipeline.summaries import Summary
 from localqueue.spark.pipeline.table import Table
-from localqueue.spark.pipeline.upkeep import MANY, VACUUM_EVERY, compact, drop_before
+from localqueue.spark.pipeline.upkeep import (
+    MANY,
+    compact,
+    drop_before,
+    vacuum_others,
+    vacuum_when_due,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,19 +76,12 @@ class LakeWriter:
         for step in self._silver:
             table = self._tables[step.definition.name]
             tables.append(_appending(table, step.definition, OfSound(step.rows)))
-        known = self._events.positions(self._feed, self._places)
-        wanted = self._summaries()
+        wanted = _Wanted(self._feed, self._events, self._merged())
         done = append_rows(frame, tables, judged, self._feed, self._places, wanted)
         self._places.update(done.positions)
         added = dict(done.added)
         if done.rows:
-            made = {
-                each.table: Summed(
-                    done.summaries[each.table], known, each.floors, dict(done.positions)
-                )
-                for each in wanted
-            }
-            added.update(self._merge(made))
+            added.update(self._merge(wanted.summed(done)))
             self._compact()
         return done.rows, added
 
@@ -126,15 +125,9 @@ class LakeWriter:
             # Another pipeline has noticed the same.
             gaps.location.delete(file.path)
 
-    def _summaries(self) -> list[Summary]:
-        """What gold wants to know of a batch, as far as a table does not have it."""
+    def _merged(self) -> list[tuple[MergeStep, Table]]:
         return [
-            Summary(
-                step.definition.name,
-                step.begin,
-                OfSound(),
-                self._tables[step.definition.name].positions(self._feed, self._places),
-            )
+            (step, self._tables[step.definition.name])
             for step in self._gold
             if isinstance(step, MergeStep)
         ]
@@ -158,8 +151,8 @@ class LakeWriter:
         for table, definition in self._all():
             if definition.name in retention:
                 drop_before(table, definition, now - retention[definition.name])
-            if now.timestamp() - table.vacuumed_at >= VACUUM_EVERY:
-                table.vacuum()
+            vacuum_when_due(table, now)
+        vacuum_others(self._lake, {table.name for table, _ in self._all()}, now)
 
     def _compact(self) -> None:
         keyed = {step.definition.name for step in self._gold if isinstance(step, KeyStep)}
@@ -173,6 +166,37 @@ class LakeWriter:
         yield self._events, EVENTS
         for definition in self._definitions:
             yield self._tables[definition.name], definition
+
+
+class _Wanted:
+    """What gold wants to know of one batch, as far as its tables do not have it."""
+
+    def __init__(
+        self, feed: Feed, events: Table, merged: Sequence[tuple[MergeStep, Table]]
+    ) -> None:
+        self._feed, self._events, self._merged = feed, events, merged
+        self._after: dict[Place, int] = {}
+        self._asked: list[Summary] = []
+
+    def __call__(self, places: Collection[Place]) -> Sequence[Summary]:
+        new = [place for place in places if place not in self._after]
+        self._after |= {place: self._events.position(self._feed, place) for place in new}
+        self._asked = [
+            Summary(
+                step.definition.name, step.begin, OfSound(), table.positions(self._feed, places)
+            )
+            for step, table in self._merged
+        ]
+        return self._asked
+
+    def summed(self, done: Appended) -> dict[str, Summed]:
+        """What the last answer came to."""
+        return {
+            each.table: Summed(
+                done.summaries[each.table], self._after, each.floors, dict(done.positions)
+            )
+            for each in self._asked
+        }
 
 
 def _appending(

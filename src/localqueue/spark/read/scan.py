@@ -38,6 +38,15 @@ class Piece(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
+class Era(NamedTuple):
+    """A name that a store has, or had until it was restored from a backup."""
+
+    store: str
+    """The digits that positions begin with."""
+    first: int
+    """The first seq that has them; up to that of the next era."""
+
+
 class ReadTask(InputPartition, ABC):
     """A part of a read. Its text shows no URL: Spark may write it into a log."""
 
@@ -61,6 +70,9 @@ class Source(Protocol):
     @property
     def store_id(self) -> str:
         """Another one for every store, and for one that was restored from a backup."""
+
+    def eras(self) -> list[Era]:
+        """Under which names its journal has events; the oldest first, and today's last."""
 
     @property
     def is_copy(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from localqueue.checks import check_count, check_seconds
@@ -113,6 +113,7 @@ class SparkWorker(Worker):
         ``Worker``.
         """
         refuse_generator_function(handler)
+        _refuse_what_spark_decides(options)
         self._session = _session(spark)
         self._jobs = jobs_of(self._session)
         self.batch_size = check_count("batch_size", batch_size, least=1)
@@ -168,6 +169,16 @@ class SparkWorker(Worker):
         except StoreError:
             # It is only about how the last ones are shared.
             return self.batch_size * self.concurrency
+
+
+def _refuse_what_spark_decides(options: Mapping[str, object]) -> None:
+    instead = {
+        "concurrency": "batches says how many batches run side by side",
+        "prefetch": "batch_size says how many messages a task gets",
+        "kind": "handlers run in the Python processes of executors",
+    }
+    for name in options.keys() & instead.keys():
+        raise ConfigurationError(f"there is no {name} on Spark: {instead[name]}")
 
 
 def _more_than(cores: int) -> int:

@@ -6,8 +6,9 @@ changes nothing, and what a crash left out comes with the next run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from localqueue.errors import ConfigurationError
@@ -50,7 +51,12 @@ def merge_keys(
         if not moves:
             return 0
         window = events_between(floors, moves)
-        files = events.files(f"({window}) AND queue = '{_quoted(step.topic.queue)}'")
+        of_the_queue = f"queue = '{_quoted(step.topic.queue)}'"
+        files = events.files(f"({window}) AND {of_the_queue}")
+        later = _what_came_later(events, files)
+        if later is not None:
+            window = f"{window} OR {later}"
+            files = events.files(f"({window}) AND {of_the_queue}")
         said = changes(read_files(spark, events, files).where(window), step.topic)
         old, made = _written(spark, step, table, said) if files else ([], [])
         reach(f"pipeline.before-{table.name}")
@@ -60,6 +66,20 @@ def merge_keys(
         for file in made:
             table.location.delete(file.path)
     raise busy(table)
+
+
+def _what_came_later(events: Table, files: Collection[str]) -> str | None:
+    """Events that are not older than those of these files; None when all are of one store.
+
+    What another store says of a key may have come to the lake before, and yet be newer. If it was
+    a value, the table has it; but a deletion leaves no row there, so it is read again.
+    """
+    listed = events.file_list()
+    if not files or len({*listed["min.store"].to_pylist(), *listed["max.store"].to_pylist()}) == 1:
+        return None
+    rows = zip(listed["path"].to_pylist(), listed["min.at"].to_pylist(), strict=True)
+    oldest = min(at for path, at in rows if path in files)
+    return f"at >= '{oldest.astimezone(UTC).isoformat()}'"
 
 
 def _written(

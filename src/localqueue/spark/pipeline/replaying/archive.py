@@ -67,13 +67,23 @@ def position_of(events: Table, store: str, queue: str) -> int | None:
 
 
 class Archive:
-    """The events of a window, of some stores. It reads the files that may have some of them."""
+    """The events of a window, of some stores. It reads the files that may have some of them.
+
+    ``in_turn`` says that they are names of one store, and each follows the one before it.
+    """
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, events: Table, window: Window, stores: Sequence[str]
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        events: Table,
+        window: Window,
+        stores: Sequence[str],
+        *,
+        in_turn: bool,
     ) -> None:
         self._spark, self._lake, self._events = spark, lake, events
-        self._window, self._stores = window, stores
+        self._window, self._stores, self._in_turn = window, stores, in_turn
         self.files = events.files(window.of_files())
 
     def arrived(self, queues: Collection[str]) -> list[Arrived]:
@@ -109,7 +119,11 @@ class Archive:
         from pyspark.sql import functions as f
 
         rows = self._rows(queues).where(_came() & f.col("value").isNotNull())
-        ordered = rows.orderBy("store", "shard", "seq")
+        if self._in_turn:
+            turns = f.array(*(f.lit(store) for store in self._stores))
+            ordered = rows.orderBy(f.array_position(turns, f.col("store")), "shard", "seq")
+        else:
+            ordered = rows.orderBy("at", "store", "shard", "seq")
         return ordered.select("queue", "message_id", "value", "detail")
 
     def holes(self, arrived: Iterable[Arrived], queues: Collection[str]) -> list[Hole]:
@@ -122,9 +136,16 @@ class Archive:
 
         They were trimmed before the first run, or the table's retention has let them go.
         """
-        firsts = {store: self._first(store) for store in self._stores}
-        for came in arrived:
-            first = firsts[came.store]
+        firsts = [self._first(store) for store in self._stores]
+        begun: set[str] = set()
+        for came in sorted(arrived, key=lambda came: self._stores.index(came.store)):
+            if self._in_turn and came.queue in begun:
+                # It goes on from what it has under the name before.
+                continue
+            begun.add(came.queue)
+            place = self._stores.index(came.store)
+            known = firsts[0 if self._in_turn else place : place + 1]
+            first = min((each for each in known if each is not None), default=None)
             if not came.from_the_start and first is not None and self._window.since < first:
                 yield Hole(came.queue, self._window.since, came.first_event_at)
 

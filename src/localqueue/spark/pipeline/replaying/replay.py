@@ -91,7 +91,9 @@ def replay(
     with Target(store_url) as target:
         chosen = target.stores(events, stores)
         target.check_queues(_named(queues, into, stores))
-        archive = Archive(spark or _session(), there, events, window, chosen)
+        archive = Archive(
+            spark or _session(), there, events, window, chosen, in_turn=target.are_in_turn(chosen)
+        )
         arrived = archive.arrived(queues)
         taken = _taken(arrived, queues, target)
         names = sorted({came.queue for came in taken})
@@ -99,7 +101,7 @@ def replay(
         targets = [into] if into is not None else names
         target.check_queues(targets)
         if not missing_ok:
-            _check_whole(taken, archive.holes(taken, names), window)
+            _check_whole(taken, archive.holes(_of(names, arrived), names), window)
         counts = Counts()
         behind = target.behind(events, names, until)
         if not dry_run:
@@ -155,6 +157,11 @@ def _taken(arrived: Sequence[Arrived], queues: Collection[str], target: Target) 
     handed_out = target.subscribers_of({each.queue for each in came if each.with_payload})
     kept = [each for each in came if each.with_payload and each.queue not in handed_out]
     return kept or came
+
+
+def _of(queues: Collection[str], arrived: Sequence[Arrived]) -> list[Arrived]:
+    """Also where no message came: the queue may have been made there."""
+    return [each for each in arrived if each.queue in queues]
 
 
 def _answer(

@@ -10,13 +10,10 @@ from types import TracebackType
 from typing import Self
 
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
-from localqueue.errors import ConfigurationError, JournalForeign
+from localqueue.errors import ConfigurationError
 from localqueue.spark.options import Options
-from localqueue.spark.pipeline.events import STORE_DIGITS
-from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.replaying.archive import position_of, stores_in
 from localqueue.spark.pipeline.table import Table
-from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import Source, open_source
 from localqueue.spark.read.schema import spark_schema
 from localqueue.stores.open import open_store
@@ -74,10 +71,13 @@ class Target:
     def stores(self, events: Table, wanted: Sequence[str]) -> list[str]:
         """Whose events are replayed: of the stores that are named, or of this one.
 
-        A store that was restored from a backup has its events under several names.
+        A store that was restored from a backup has its events under several names: in their order.
         """
         there = stores_in(events)
-        found = list(wanted) or [name for name in there if self.owns(events, name)]
+        own = [era.store for era in self._source.eras()]
+        found = list(wanted) or [name for name in own if name in there]
+        if wanted and {*wanted} <= {*own}:
+            found.sort(key=own.index)
         for name in found:
             if name not in there:
                 found = []
@@ -89,28 +89,25 @@ class Target:
             )
         return found
 
+    def are_in_turn(self, stores: Sequence[str]) -> bool:
+        """Whether they are one store, and each name follows the one before it."""
+        own = {era.store for era in self._source.eras()}
+        return len(stores) == 1 or {*stores} <= own
+
     def behind(self, events: Table, queues: Collection[str], until: datetime) -> int:
         """How many events of these queues before a moment the lake does not have yet."""
-        own, missing = self._source.store_id[:STORE_DIGITS], 0
+        missing = 0
         for queue in queues:
-            after = position_of(events, own, queue)
-            if after is None or queue not in self.queues:
+            if queue not in self.queues:
                 continue
             with _source(replace(self._options, queues=(queue,))) as source:
-                upto = source.journal_at(until.timestamp())
-                missing += source.journal_count(after, upto) if upto > after else 0
+                end = source.journal_at(until.timestamp())
+                for era in reversed(source.eras()):
+                    reached = position_of(events, era.store, queue)
+                    after = end if reached is None else max(reached, era.first - 1)
+                    missing += source.journal_count(after, end) if end > after else 0
+                    end = min(end, era.first - 1)
         return missing
-
-    def owns(self, events: Table, store: str) -> bool:
-        """Whether these are digits of this store, now or before it was restored from a backup."""
-        reached = events.position(Feed(), Place(store, SHARD))
-        for seq in (1, reached):
-            try:
-                self._source.seq_of(f"{store}{seq:016x}")
-            except JournalForeign:
-                continue
-            return True
-        return store == self._source.store_id[:STORE_DIGITS]
 
 
 def _source(options: Options) -> Source:

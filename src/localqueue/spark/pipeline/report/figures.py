@@ -10,6 +10,12 @@ from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.report import from_events, from_minutes
 from localqueue.spark.pipeline.report.from_events import series_of_events
 from localqueue.spark.pipeline.report.from_minutes import limits_of, series_of_minutes
+from localqueue.spark.pipeline.report.levels import (
+    Levels,
+    add_stuck,
+    levels_before,
+    whole_minute,
+)
 from localqueue.spark.pipeline.report.reading import bounds, rows_of, total
 from localqueue.spark.pipeline.report.series import Series
 from localqueue.spark.pipeline.report.slo import Slo
@@ -54,7 +60,8 @@ def figures_of(
     """The figures of [since, until), by default of all that the lake has.
 
     They are read from ``minutes`` and ``errors``, whose size does not depend on how many messages
-    there were; a time of less than half an hour from ``events``, by the second.
+    there were; a time of less than half an hour from ``events``, by the second. A longer one begins
+    with the minute that ``since`` is in.
     """
     slo = slo or Slo()
     found = _series(lake, slo, since, until)
@@ -80,17 +87,34 @@ def _series(
     lake: Lake, slo: Slo, since: datetime | None, until: datetime | None
 ) -> tuple[Window, dict[tuple[str, str], Series]] | None:
     minutes = lake.table("minutes")
-    limits = bounds(minutes, from_minutes.MOMENT, since, until) if minutes is not None else None
-    if minutes is None or limits is None:
+    if minutes is None:
         return None
+    begin = whole_minute(since)
+    limits = bounds(minutes, from_minutes.MOMENT, begin, until)
+    if limits is None:
+        return _stuck(minutes, since, until)
     events = lake.table("events")
     if events is not None and limits[1] - limits[0] < SHORT and rows_of(events) <= MANY_EVENTS:
-        known = limits_of(minutes)
-        fine = _by_the_second(events, limits[0], slo, known, since, until)
+        known, levels = limits_of(minutes), levels_before(minutes, begin)
+        fine = _by_the_second(events, limits[0], slo, known, levels, since, until)
         if fine is not None:
             return fine
     window = Window.covering(*limits)
-    return window, series_of_minutes(minutes, window, slo, since, until)
+    levels = levels_before(minutes, begin)
+    return window, series_of_minutes(minutes, window, slo, levels, begin, until)
+
+
+def _stuck(
+    minutes: Table, since: datetime | None, until: datetime | None
+) -> tuple[Window, dict[tuple[str, str], Series]] | None:
+    """Of a time in which nothing happened: what was waiting all the while, if there is any."""
+    found: dict[tuple[str, str], Series] = {}
+    if since is None:
+        return None
+    end = until or datetime.now(UTC)
+    window = Window.covering(since.timestamp(), max(since, end).timestamp())
+    add_stuck(found, levels_before(minutes, since), window)
+    return (window, found) if found else None
 
 
 def _by_the_second(
@@ -98,6 +122,7 @@ def _by_the_second(
     first_minute: float,
     slo: Slo,
     known: Mapping[str, float],
+    levels: Levels,
     since: datetime | None,
     until: datetime | None,
 ) -> tuple[Window, dict[tuple[str, str], Series]] | None:
@@ -106,7 +131,7 @@ def _by_the_second(
     if limits is None or limits[0] >= first_minute + 60:
         return None
     window = Window.covering(*limits, finest=1)
-    return window, series_of_events(events, window, slo, known, since, until)
+    return window, series_of_events(events, window, slo, known, levels, since, until)
 
 
 def _named(series: Mapping[tuple[str, str], Series]) -> list[Series]:

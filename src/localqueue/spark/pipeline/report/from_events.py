@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from localqueue.spark.pipeline.report.crowds import Crowd
+from localqueue.spark.pipeline.report.levels import Levels, add_stuck, whole_minute
 from localqueue.spark.pipeline.report.reading import (
     Words,
     numbers,
@@ -45,18 +46,29 @@ def series_of_events(
     window: Window,
     slo: Slo,
     limits: Mapping[str, float],
+    levels: Levels,
     since: datetime | None,
     until: datetime | None,
 ) -> dict[tuple[str, str], Series]:
     """A series for each store and queue.
 
     As of minutes: a queue of ``limits`` is judged by its limit, life by life, and the deliveries of
-    others by the limit of the report.
+    others by the limit of the report. ``levels`` are what waited when the minute of ``since``
+    began.
     """
-    rows = _Rows.of(read_columns(events, _COLUMNS, MOMENT, since, until))
+    rows = _Rows.of(read_columns(events, _COLUMNS, MOMENT, whole_minute(since), until))
     found: dict[tuple[str, str], Series] = {}
+    still = dict(levels)
     for store, queue, some in rows.by_queue():
-        found[store, queue] = _series(queue, window, some, limits.get(queue), slo.wait)
+        backlog = _backlog(some, window, still.pop((store, queue), None))
+        inside = some if since is None else some.since(since.timestamp())
+        if inside.at.size:
+            one = _series(queue, window, inside, limits.get(queue), slo.wait)
+            one.backlog = backlog
+            found[store, queue] = one
+        else:
+            still[store, queue] = float(backlog[-1])
+    add_stuck(found, still, window)
     return found
 
 
@@ -109,9 +121,15 @@ class _Rows:
         found, firsts = np.unique(keys[grouped], return_index=True)
         for key, first, last in zip(found, firsts, [*firsts[1:], len(keys)], strict=True):
             store, queue = divmod(int(key), len(self.queue.texts))
-            chosen = self.order[grouped[first:last]]
-            some = {name: getattr(self, name)[chosen] for name in self.__slots__}
-            yield str(self.store.texts[store]), str(self.queue.texts[queue]), _Rows(**some)
+            some = self._some(self.order[grouped[first:last]])
+            yield str(self.store.texts[store]), str(self.queue.texts[queue]), some
+
+    def since(self, moment: float) -> _Rows:
+        """The rows from this moment on."""
+        return self._some(np.flatnonzero(self.at >= moment))
+
+    def _some(self, chosen: npt.NDArray[np.int64]) -> _Rows:
+        return _Rows(**{name: getattr(self, name)[chosen] for name in self.__slots__})
 
 
 def _counted(rows: pa.Table) -> Numbers:
@@ -154,7 +172,6 @@ def _series(name: str, window: Window, rows: _Rows, limit: float | None, wait: f
     one.busy = np.diff(began - end)
     one.crowds = _crowds(rows.worker, np.fmin(rows.at, rows.leased_at), rows.at, window)
     one.count_workers()
-    one.backlog = _backlog(rows, spans, window)
     return one
 
 
@@ -205,19 +222,20 @@ def _crowds(workers: Words, began: Numbers, ended: Numbers, window: Window) -> l
     return [frozenset(crowd) for crowd in found]
 
 
-def _backlog(rows: _Rows, spans: Spans, window: Window) -> Numbers:
+def _backlog(rows: _Rows, window: Window, level: float | None) -> Numbers:
     """How many messages wait at the end of each span.
 
     What the events add and take, from the number that a ``counted`` event knows, if there is one;
-    otherwise from nothing, as at the beginning of a journal.
+    otherwise from the level before them, and where none is known from nothing, as at the beginning
+    of a journal.
     """
     entering, leaving = rows.entered.among(*WAITING), rows.left.among(*WAITING)
-    waiting = np.cumsum(rows.n * (entering.astype(int) - leaving.astype(int)))
+    waiting = np.cumsum(rows.n * (entering.astype(int) - leaving.astype(int))) + (level or 0.0)
     for index in np.flatnonzero(~np.isnan(rows.counted))[-1:]:
         waiting += rows.counted[index] - waiting[index]
     # Without any count the journal may have begun before the window: nothing is below zero.
     waiting -= min(0.0, float(waiting.min(initial=0.0)))
     found = np.full(window.spans, np.nan)
     # In order of time, so that the last event of a span stays.
-    found[spans] = waiting
-    return carried_on(found)
+    found[window.index(rows.at)] = waiting
+    return carried_on(found, float("nan") if level is None else level)

@@ -7,6 +7,7 @@ from datetime import datetime
 import numpy as np
 
 from localqueue.spark.pipeline.report.crowds import crowd_of
+from localqueue.spark.pipeline.report.levels import Levels, add_stuck
 from localqueue.spark.pipeline.report.reading import numbers, read_columns, seconds, words
 from localqueue.spark.pipeline.report.series import COUNTS, Series, carried_on
 from localqueue.spark.pipeline.report.sketches import Durations, together
@@ -20,9 +21,14 @@ _OTHERS = ("store", "queue", MOMENT, "backlog", "wait_sketch", "run_sketch", "wo
 
 
 def series_of_minutes(
-    minutes: Table, window: Window, slo: Slo, since: datetime | None, until: datetime | None
+    minutes: Table,
+    window: Window,
+    slo: Slo,
+    levels: Levels,
+    since: datetime | None,
+    until: datetime | None,
 ) -> dict[tuple[str, str], Series]:
-    """A series for each store and queue.
+    """A series for each store and queue. ``levels`` are what waited before.
 
     A queue for which the pipeline knows a limit is judged by it, life by life. The deliveries of
     others are judged by the limit of the report.
@@ -47,7 +53,8 @@ def series_of_minutes(
         known = here[~np.isnan(backlog[here])]
         # In order of time, so that the last minute of a span stays.
         one.backlog[spans[known]] = backlog[known]
-        one.backlog = carried_on(one.backlog)
+        start = levels.get((str(stores.texts[store]), one.name), float("nan"))
+        one.backlog = carried_on(one.backlog, start)
         one.waits = _durations(waits.take(here).to_pylist(), at, window.spans)
         one.runs = _durations(runs.take(here).to_pylist(), at, window.spans)
         for span, sketch in zip(at, workers.take(here).to_pylist(), strict=True):
@@ -60,6 +67,7 @@ def series_of_minutes(
             one.late = np.array([float(each.longer_than(slo.wait)) for each in one.waits])
             one.judged = np.array([float(each.count) for each in one.waits])
         found[str(stores.texts[store]), one.name] = one
+    add_stuck(found, levels, window)
     return found
 
 

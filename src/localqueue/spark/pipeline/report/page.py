@@ -46,12 +46,17 @@ def write_report(
     The file is there as a whole or not at all. A lake without any tables gives a page as well,
     which says how to fill it. Answers with the figures that the page shows.
     """
-    if not Path(path).absolute().parent.is_dir():
-        raise InvalidArgument(f"there is no folder {Path(path).parent} for the report")
+    check_folder_of(path)
     lake = lake if isinstance(lake, Lake) else Lake(lake)
     figures = figures_of(lake, since=since, until=until, slo=slo)
     _replace(Path(path), page(figures))
     return figures
+
+
+def check_folder_of(path: str | Path) -> None:
+    """InvalidArgument when the page cannot be written there."""
+    if not Path(path).absolute().parent.is_dir():
+        raise InvalidArgument(f"there is no folder {Path(path).parent} for the report")
 
 
 def page(figures: Figures) -> str:

@@ -150,9 +150,9 @@ def shares(part: Numbers, whole: Numbers) -> Numbers:
     return np.asarray(np.minimum(found, 1.0), np.float64)
 
 
-def carried_on(values: Iterable[float]) -> Numbers:
-    """Each NaN as the number before it."""
-    last, found = float("nan"), []
+def carried_on(values: Iterable[float], start: float = float("nan")) -> Numbers:
+    """Each NaN as the number before it, the first ones as the start."""
+    last, found = start, list[float]()
     for value in values:
         last = last if np.isnan(value) else value
         found.append(last)

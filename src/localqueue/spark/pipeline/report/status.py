@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ from localqueue.spark.options import Options
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
 from localqueue.spark.pipeline.feeds import PROPERTY
 from localqueue.spark.pipeline.lake import Lake
-from localqueue.spark.pipeline.places import Feed, Place
+from localqueue.spark.pipeline.places import Feed, Place, reached
 from localqueue.spark.pipeline.report.reading import bounds
 from localqueue.spark.pipeline.report.table_facts import TableFacts, tables_of
 from localqueue.spark.pipeline.table import Table
@@ -94,19 +95,23 @@ def _feeds(
     schema = spark_schema(options)
     assert not isinstance(schema, str)
     with open_source(options, schema) as source:
-        place, end = Place(source.store_id[:STORE_DIGITS], SHARD), source.journal_end()
+        store, eras, end = source.store_id[:STORE_DIGITS], source.eras(), source.journal_end()
     if wanted is None:
-        wanted = _known(events, place.store) or [()]
+        wanted = _known(events, store) or [()]
     found = []
     for queues in wanted:
-        position = events.position(Feed(queues), place) if events is not None else 0
+        position = 0 if events is None else reached(eras, _positions(events, Feed(queues)))
         chosen = {"queue": ",".join(queues)} if queues else {}
         some = Options.parse({"url": url, "content": "journal", **chosen})
         with open_source(some, schema) as source:
             oldest = max(position, source.journal_oldest())
             lag = source.journal_count(oldest, end) if oldest < end else 0
         found.append(FeedStatus(queues, position, lag))
-    return place.store, end, found
+    return store, end, found
+
+
+def _positions(events: Table, feed: Feed) -> Callable[[str], int]:
+    return lambda name: events.position(feed, Place(name, SHARD))
 
 
 def _known(events: Table | None, store: str) -> list[tuple[str, ...]]:

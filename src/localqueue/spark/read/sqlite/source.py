@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from localqueue.errors import ConfigurationError, JournalForeign, StoreUnsupported
 from localqueue.spark.options import Options
-from localqueue.spark.read.scan import ReadTask
+from localqueue.spark.read.scan import Era, ReadTask
 from localqueue.spark.read.schema import columns_of, payload_fields
 from localqueue.spark.read.sqlite.look import Look, Queue
 from localqueue.spark.read.sqlite.plan import Plan
@@ -52,6 +52,9 @@ class SQLiteSource:
     @property
     def store_id(self) -> str:
         return self._look.store_id
+
+    def eras(self) -> list[Era]:
+        return [Era(bits, first) for first, bits in self._look.identity_rows]
 
     @property
     def is_copy(self) -> bool:

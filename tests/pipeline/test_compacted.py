@@ -102,38 +102,6 @@ def test_a_deleted_key_stays_so_when_another_store_brings_an_older_value_later(
     bring(price(5, "a", 5), price(6, "b", 6))
     bring(price(9, "a", None))
 
-    bring(
-        *(put(seq, {"sku": sku, "price": 100 + seq}, store=other) for seq, sku in enumerate("ab"))
-    )
-
-    assert prices(lake) == {"b": 6}
-    bring(put(12, {"sku": "a", "price": 12}, store=other))
-    assert prices(lake) == {"a": 12, "b": 6}
-
-
-def test_what_says_nothing_of_a_key_is_not_looked_at(spark: SparkSession, lake: Lake) -> None:
-    bring = Bringing(spark, lake)
-
-    written = bring(
-        put(1, {"sku": "a", "price": 1}, queue="other"),
-        put(2, {"price": 2}),
-        put(3, {"sku": None, "price": 3}),
-        put(4, {"sku": "d"}),
-        put(5, [1, 2]),
-        put(6, None),
-        event(7, queue="prices"),
-        put(8, {"sku": "h", "price": 8}, kind="acked"),
-    )
-
-    assert written == 0
-    assert prices(lake) == {}
-
-
-def test_fields_may_be_inside_others_and_keys_of_any_kind(spark: SparkSession, lake: Lake) -> None:
-    topic = Compacted("prices", "item.sku", name="latest_prices")
-    bring = Bringing(spark, lake, topic)
-    payloads = [{"item": {"sku": sku}, "ü": '"'} for sku in ("ä'\"", 7, 7.5, True, [1, {"x": 2}])]
-
     late = [put(n, {"sku": sku, "price": 100}, store=other) for n, sku in enumerate("ab", start=1)]
     bring(*late)
 

@@ -17,6 +17,7 @@ from localqueue.spark.pipeline.feeds import claim
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.pipeline import Pipeline
 from localqueue.spark.pipeline.places import Feed, Place
+from localqueue.spark.pipeline.replaying.archive import stores_in
 from localqueue.spark.pipeline.replaying.replay import replay
 from localqueue.spark.pipeline.replaying.target import Target
 from localqueue.spark.pipeline.report.status import lag_of
@@ -134,6 +135,9 @@ def test_a_new_lake_has_its_events_under_all_names(
     pipeline.run()
     lives = rows_of(lake, "messages")
     assert {row["store"] for row in lives} == {*store.names}
+    events = lake.table(EVENTS.name)
+    assert events is not None
+    assert stores_in(events) == sorted(store.names)
     shutil.rmtree((lake.location / "messages").uri)
 
     pipeline.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,9 +155,11 @@ def checkpoint_at(lake: Lake, position: str) -> Path:
     """A checkpoint of a query that has read so far."""
     folder = Path(lake.location.uri, "_checkpoints", "default")
     offset = json.dumps({"store": position[:16], "0": int(position[16:], 16)})
-    for name, text in (("offsets", offset), ("commits", "{}")):
+    batch = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
+    for name, lines in (("offsets", [batch, offset]), ("commits", ["{}"])):
         (folder / name).mkdir(parents=True)
-        (folder / name / "0").write_text(f"v1\n{text}")
+        (folder / name / "0").write_text("\n".join(["v1", *lines]))
+    (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
     return folder
 
 

@@ -85,11 +85,12 @@ class Submitter:
         A Spark that has others to run first is not waited for: it refuses nothing.
         """
         raised: SimpleQueue[BaseException | None] = SimpleQueue()
-        threading.Thread(
-            target=self._jobs.in_thread(lambda: raised.put(self._probe())),
-            name="localqueue-probe",
-            daemon=True,
-        ).start()
+        try:
+            probe = self._jobs.in_thread(lambda: raised.put(self._probe()))
+        except Exception as error:
+            # A session that is stopped makes no threads either.
+            return error
+        threading.Thread(target=probe, name="localqueue-probe", daemon=True).start()
         try:
             return raised.get(timeout=PATIENCE)
         except Empty:

@@ -64,7 +64,10 @@ def test_it_brings_what_comes_until_it_is_stopped(
     pipeline.stop()
 
     run = running.joined()
-    assert (run.batches, run.events) == (2, first.events + second.events)
+    batches = [first, second]
+    while not running.batches.empty():
+        batches.append(running.batches.get())
+    assert (run.batches, run.events) == (len(batches), sum(each.events for each in batches))
     reckon(lake, queue)
     # The same object can run again.
     work(queue, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +14,25 @@ import localqueue.spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores whose tasks are tried four times."""
     folder = tmp_path_factory.mktemp("spark")
-    session = localqueue.spark.session(
-        "local[2,4]",
-        config={
-            "spark.driver.memory": "1g",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-        },
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # What tests send to Python workers is imported there, whatever folder the first of them
+        # was in when Java was started.
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        session = localqueue.spark.session(
+            "local[2,4]",
+            config={
+                "spark.driver.memory": "1g",
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                "spark.local.dir": str(folder / "local"),
+            },
+        )
     yield session
     session.stop()
 

@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -109,10 +109,12 @@ def _runs(table: Table, definition: Definition, fewest: int, tiers: bool) -> lis
     ordered = listed.sort_by([(name, "ascending") for name in order]) if order else listed
     runs: list[list[str]] = []
     days = _days(ordered, definition.moment)
-    newest = dict(sorted(set(days)))
+    # What goes on has a time far ahead, which is no day that has begun.
+    tomorrow = str(datetime.now(UTC).date() + timedelta(days=1))
+    newest = dict(sorted(each for each in set(days) if each[1] <= tomorrow))
     files = zip(days, ordered["path"].to_pylist(), ordered["size_bytes"].to_pylist(), strict=True)
     for (store, day), some in itertools.groupby(files, lambda file: file[0]):
-        is_over = tiers and day < newest[store]
+        is_over = tiers and day < newest.get(store, "")
         sized = [_File(name, size, _tier(size, tiers and not is_over)) for _, name, size in some]
         runs += _runs_of_a_day(sized, 2 if is_over else fewest)
     return runs

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,8 @@ def _run(code: ast.stmt, names: dict[str, Any], where: str) -> tuple[str, BaseEx
 @pytest.fixture(autouse=True)
 def _a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # A page may start Java, whose Python processes later tests use from another folder.
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 

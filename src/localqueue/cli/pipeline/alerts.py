@@ -59,7 +59,8 @@ def alerts(
 
     if not waiting and not running:
         raise typer.BadParameter(
-            "say how long messages may wait or run: --waiting orders=30s, --running orders=5m"
+            "nothing is to be watched; say how long messages may wait or run, such as"
+            " --waiting orders=30s or --running orders=5m"
         )
     url = store_url_of(store_url)
     given: dict[str, Any] = {

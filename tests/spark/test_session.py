@@ -130,7 +130,7 @@ def test_importing_localqueue_spark_loads_neither_pyspark_nor_pyarrow() -> None:
 def test_a_missing_library_is_an_error_that_names_the_extra(name: str) -> None:
     code = f"""
 import sys
-sys.modules["pyspark"] = None
+sys.modules["pyspark"] = sys.modules["pyarrow"] = None
 import localqueue, localqueue.spark
 try:
     localqueue.spark.{name}

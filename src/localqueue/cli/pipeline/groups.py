@@ -62,16 +62,7 @@ def groups(
         note("the store has no consumer groups")
     else:
         show_table(
-            (
-                "group",
-                "position",
-                "lag",
-                "moved (UTC)",
-                "age",
-                "oldest unread (UTC)",
-                "kept for",
-                "runs",
-            ),
+            HEADINGS,
             [
                 (
                     group.name,

@@ -37,6 +37,7 @@ def sql(
 
         from localqueue.spark.pipeline.lake import Lake
         from localqueue.spark.pipeline.report.views import make_views
+        from localqueue.spark.pipeline.views.problems import first_line
 
     if as_csv and as_json:
         raise typer.BadParameter("--csv and --json cannot both be meant")
@@ -50,7 +51,7 @@ def sql(
         # One more than shown, to know that there are more.
         rows = (answer.limit(limit + 1) if limit else answer).collect()
     except PySparkException as error:
-        raise typer.BadParameter(_first_line(error), param_hint="QUERY") from error
+        raise typer.BadParameter(first_line(error), param_hint="QUERY") from error
     shown, columns = rows[:limit] if limit else rows, answer.columns
     if as_json:
         for row in shown:
@@ -79,7 +80,3 @@ def check_asks(spark: SparkSession, query: str) -> None:
             "it would change something, and here tables are only asked; write SELECT …",
             param_hint="QUERY",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

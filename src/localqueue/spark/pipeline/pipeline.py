@@ -24,6 +24,7 @@ from localqueue.failpoints import reach
 from localqueue.spark.leadership import Leadership
 from localqueue.spark.options import Options
 from localqueue.spark.pipeline.checkpoint import next_start, set_aside
+from localqueue.spark.pipeline.checks import check_limits, check_name
 from localqueue.spark.pipeline.compacted.merging import KeyStep, check_topics
 from localqueue.spark.pipeline.compacted.topic import Compacted, checked
 from localqueue.spark.pipeline.events import EVENTS, STORE_DIGITS
@@ -31,7 +32,6 @@ from localqueue.spark.pipeline.failures import raise_failure_of
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.places import Feed, Place, reached
 from localqueue.spark.pipeline.quarantine import QUARANTINE
-from localqueue.spark.pipeline.slo import checked_limits
 from localqueue.spark.pipeline.steps import MergeStep
 from localqueue.spark.pipeline.tables import GOLD, SILVER, gold
 from localqueue.spark.pipeline.turns import Ended, Turns
@@ -121,11 +121,7 @@ class Pipeline:
         compacted: Sequence[Compacted] = (),
         views: str | Path | None = None,
     ) -> None:
-        if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
-            raise ConfigurationError(
-                f"{name!r} cannot name a pipeline; use letters, digits, '-', '_' and '.'"
-            )
-        self.name = name
+        self.name = check_name("a pipeline", name)
         self.lake = lake if isinstance(lake, Lake) else Lake(lake)
         self.feed = Feed(tuple(queues or ()))
         self._group = f"pipeline:{name}"
@@ -140,7 +136,7 @@ class Pipeline:
             self._given["queue"] = ",".join(queues)
         self.options = Options.parse(self._given)
         self._retention = _checked(retention or {})
-        self._slo = checked_limits(slo or {})
+        self._slo = check_limits("slo", slo or {})
         self._keyed = [KeyStep(topic) for topic in checked(compacted, queues)]
         self._views_file = None if views is None else Path(views)
         if self._views_file is not None:

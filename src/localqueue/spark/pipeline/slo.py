@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 TAKEN_BACK = ("cancelled", "purged")
 
 
-def checked_limits(limits: Mapping[str, float]) -> dict[str, float]:
-    """The limits by queue; ConfigurationError for one that is no time to wait."""
-    for queue, seconds in limits.items():
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-            raise ConfigurationError(
-                f"slo: the limit of {queue!r} is {seconds!r}; it is how many seconds a message may"
-                " wait, such as 30.0"
-            )
-    return {queue: float(seconds) for queue, seconds in limits.items()}
-
-
 def in_time(events: pa.RecordBatch, limits: Mapping[str, float]) -> pa.Array:
     """Of events that end a life: whether the limit was met; null where it is neither."""
     if not limits:

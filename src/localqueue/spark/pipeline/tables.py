@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from localqueue.spark.pipeline.attempts import ATTEMPTS, ended_leases
+from localqueue.spark.pipeline.checks import check_limits
 from localqueue.spark.pipeline.errors import ERRORS_STEP
 from localqueue.spark.pipeline.messages import MESSAGES, ended_lives
 from localqueue.spark.pipeline.minutes import minutes_step
-from localqueue.spark.pipeline.slo import checked_limits
 from localqueue.spark.pipeline.steps import MergeStep, RowStep
 
 SILVER: tuple[RowStep, ...] = (
@@ -31,7 +31,7 @@ def gold(
     ``limits`` are how long messages may wait, in seconds by queue, see ``slo``. ``trimmed`` are the
     stores and queues whose journal has lost its beginning, see ``backlog``.
     """
-    return minutes_step(checked_limits(limits or {}), frozenset(trimmed)), ERRORS_STEP
+    return minutes_step(check_limits("slo", limits or {}), frozenset(trimmed)), ERRORS_STEP
 
 
 GOLD = gold()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from localqueue.checks import check_queue_name
 from localqueue.errors import ConfigurationError
+from localqueue.spark.pipeline.checks import check_limits
 
 WAITING, RUNNING = "waiting", "running"
 """The stages of a message: due and in nobody's hands, and in a worker's."""
@@ -24,7 +24,7 @@ class Limits:
         cls, waiting: Mapping[str, float] | None, running: Mapping[str, float] | None
     ) -> Limits:
         """ConfigurationError when there are none, or for one that is no length of time."""
-        limits = cls(_seconds(WAITING, waiting or {}), _seconds(RUNNING, running or {}))
+        limits = cls(check_limits(WAITING, waiting or {}), check_limits(RUNNING, running or {}))
         if not limits.queues:
             raise ConfigurationError(
                 "nothing is to be watched; say how many seconds messages of a queue may wait or"
@@ -39,14 +39,3 @@ class Limits:
 
     def of(self, queue: str, stage: str) -> float | None:
         return (self.waiting if stage == WAITING else self.running).get(queue)
-
-
-def _seconds(stage: str, limits: Mapping[str, float]) -> dict[str, float]:
-    for queue, seconds in limits.items():
-        check_queue_name(queue)
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-            raise ConfigurationError(
-                f"{stage}: the limit of {queue!r} is {seconds!r}; it is a number of seconds, such"
-                " as 30.0"
-            )
-    return {queue: float(seconds) for queue, seconds in limits.items()}

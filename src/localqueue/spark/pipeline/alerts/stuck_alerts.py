@@ -24,6 +24,7 @@ from localqueue.spark.pipeline.alerts.journal_rows import (
 from localqueue.spark.pipeline.alerts.limits import Limits
 from localqueue.spark.pipeline.alerts.processor import ALERT, KEY, Processor
 from localqueue.spark.pipeline.checkpoint import newest_batch, next_start
+from localqueue.spark.pipeline.checks import check_name
 from localqueue.spark.pipeline.events import STORE_DIGITS
 from localqueue.spark.pipeline.failures import raise_failure_of
 from localqueue.spark.read.offsets import SHARD
@@ -99,7 +100,7 @@ class StuckAlerts:
             "content": "journal",
             "columns": JOURNAL_COLUMNS,
             "where": without_moves(),
-            "consumerGroup": f"alerts:{name}",
+            "consumerGroup": f"alerts:{check_name('a watch', name)}",
             "maxRowsPerTrigger": str(EVENTS_PER_BATCH),
         }
         self.options = Options.parse(self._stream)

@@ -12,14 +12,11 @@ import pyarrow as pa
 from localqueue.checks import check_queue_name
 from localqueue.errors import ConfigurationError, StoreBusy
 from localqueue.spark.pipeline.definition import MOMENT, Definition, columns
+from localqueue.spark.pipeline.report.definitions import RESERVED
 from localqueue.spark.pipeline.table import Table
 
 PROPERTY = "localqueue.compacted"
 """What the table was made for, kept with it."""
-TAKEN = frozenset(
-    ("events", "attempts", "messages", "minutes", "errors", "quarantine", "gaps", "hours", "days")
-)
-"""Names that tables and views of a pipeline have already."""
 TRIES = 20
 
 _SCHEMA = columns(
@@ -58,7 +55,7 @@ class Compacted:
                 )
         if not self.name:
             object.__setattr__(self, "name", "latest_" + re.sub(r"\W", "_", self.queue))
-        if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII) or self.name in TAKEN:
+        if not re.fullmatch(r"[A-Za-z]\w*", self.name, re.ASCII) or self.name in RESERVED:
             raise ConfigurationError(f"compacted: {self.name!r} cannot name a table of its own")
 
     @classmethod

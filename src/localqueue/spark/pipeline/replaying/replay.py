@@ -15,6 +15,7 @@ from localqueue.errors import (
     JournalTrimmed,
     StoreMissing,
 )
+from localqueue.spark.pipeline.checks import check_name
 from localqueue.spark.pipeline.events import EVENTS
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.replaying.archive import Archive, Arrived, Hole
@@ -191,10 +192,7 @@ def _answer(
 
 # --- what can be wrong ----------------------------------------------------------------------------
 def _check(name: str, remember: timedelta) -> None:
-    if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
-        raise ConfigurationError(
-            f"{name!r} cannot name a replay; use letters, digits, '-', '_' and '.'"
-        )
+    check_name("a replay", name)
     if remember <= timedelta(0):
         raise InvalidArgument("remember must be longer than nothing")
 

@@ -16,3 +16,5 @@ DEFINITIONS: tuple[Definition, ...] = (
     GAPS,
 )
 """In the order in which a batch comes to them."""
+RESERVED = frozenset({*(definition.name for definition in DEFINITIONS), "hours", "days"})
+"""Names that no table of a user's may have."""

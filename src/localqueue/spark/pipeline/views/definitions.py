@@ -9,12 +9,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from localqueue.errors import ConfigurationError
-from localqueue.spark.pipeline.report.definitions import DEFINITIONS
+from localqueue.spark.pipeline.report.definitions import RESERVED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RESERVED = frozenset({*(definition.name for definition in DEFINITIONS), "hours", "days"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 

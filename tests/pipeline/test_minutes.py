@@ -356,7 +356,7 @@ def agree(lake: Lake, *queues: PersistentQueue[Any]) -> None:
 
 
 def test_a_limit_that_is_no_time_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'jobs' is 0; it is how many seconds"):
+    with pytest.raises(ConfigurationError, match="'jobs' is 0; it is a number of seconds"):
         gold({"jobs": 0})
 
 

@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote
 
 MASK = "***"
-SECRET_NAMES = "pass|pwd|secret|token|credential|api_?key"
+SECRET_NAMES = r"pass|pwd|secret|token|credential|(?:api|access|account)_?key|signature|\bsig\b"
 """What the name of a setting has in it whose value is not shown, in any case."""
 
 # To the last @: a password may hold a / or an @ that nobody escaped, and is better hidden with too

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.cli.output import quiet_java, told
 from localqueue.errors import StoreMissing
-from localqueue.stores.masking import masked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def table_of(lake: Lake, name: str) -> Table:
     found = lake.table(name)
     if found is None:
-        raise StoreMissing(f"{masked(lake.location.uri)} has no table {name!r}")
+        raise StoreMissing(f"{lake.location} has no table {name!r}")
     return found
 
 
@@ -29,7 +28,7 @@ def some_tables(lake: Lake) -> None:
 
     if not table_names(lake):
         raise StoreMissing(
-            f"{masked(lake.location.uri)} has no tables of a pipeline; 'localqueue pipeline run"
+            f"{lake.location} has no tables of a pipeline; 'localqueue pipeline run"
             " STORE_URL LAKE' makes them"
         )
 

@@ -11,7 +11,6 @@ from localqueue.cli.output import needs_spark, say, show_json
 from localqueue.cli.pipeline.arguments import JsonOption, LakeArgument
 from localqueue.cli.pipeline.lakes import some_tables, table_of
 from localqueue.errors import StoreMissing
-from localqueue.stores.masking import masked
 
 if TYPE_CHECKING:
     from localqueue.spark.pipeline.definition import Definition
@@ -81,8 +80,7 @@ def _made_by_pipelines(lake: Lake, names: Sequence[str] | None) -> list[Table]:
     for name in names or ():
         if name not in found:
             raise StoreMissing(
-                f"{masked(lake.location.uri)} has no table {name!r} of a pipeline;"
-                f" {', '.join(found)}"
+                f"{lake.location} has no table {name!r} of a pipeline; {', '.join(found)}"
             )
     return [found[name] for name in names or found]
 

@@ -26,7 +26,7 @@ class Lake:
         self.location = Location.parse(location, storage_options)
 
     def __repr__(self) -> str:
-        return f"Lake({self.location.uri!r})"
+        return f"Lake({str(self.location)!r})"
 
     def table(self, name: str) -> Table | None:
         """The table as it is now; None when there is none."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _IN_SPARK_A_PATTERN = frozenset("*?[]{}\\")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Location:
-    """A folder by its absolute path or its URL. It can be pickled; shown, it has no options.
+    """A folder by its absolute path or its URL. It can be pickled; shown, it has no secrets.
 
     Object stores are those that the ``deltalake`` library knows (``s3://``, ``gs://``, ``az://``)
     with its storage options; files are written and read through the same library, so that no JAR
@@ -30,7 +30,13 @@ class Location:
     """
 
     uri: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return masked(self.uri)
+
+    def __repr__(self) -> str:
+        return f"Location({str(self)!r})"
 
     @classmethod
     def parse(cls, text: str | Path, options: Mapping[str, str] | None = None) -> Location:
@@ -77,7 +83,7 @@ class Location:
                 yield file
         except OSError as error:
             self.delete(name)
-            raise named_after(error, f"writing {self.uri}/{name}") from error
+            raise named_after(error, f"writing {self}/{name}") from error
         except BaseException:
             self.delete(name)
             raise

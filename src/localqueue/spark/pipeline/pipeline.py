@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localqueue.clock import SYSTEM_CLOCK, StoreTime
-from localqueue.errors import ConfigurationError, UnsupportedByStore
+from localqueue.errors import ConfigurationError, LocalQueueError, UnsupportedByStore
 from localqueue.failpoints import reach
 from localqueue.spark.leadership import Leadership
 from localqueue.spark.options import Options
@@ -142,6 +142,7 @@ class Pipeline:
         if self._views_file is not None:
             check_file(self._views_file)
         self._views: Views | None = None
+        self._views_failure: LocalQueueError | None = None
         self._spark = spark
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
@@ -161,7 +162,7 @@ class Pipeline:
         error of ``localqueue.errors``; the lake is whole then, and the next run goes on.
         """
         run, began = Run(), time.monotonic()
-        self._failure = None
+        self._failure = self._views_failure = None
 
         def done(progress: Progress) -> None:
             run.count(progress)
@@ -184,9 +185,12 @@ class Pipeline:
                 # What cannot be meant is said before anything is written.
                 self._views = Views(self.lake, self._views_file, spark)
             writer.catch_up()
-            self._stream(writer, start, checkpoint, None if once else every, done)
-            writer.look_after(self._retention)
-            run.add(self._refresh_views())
+            stopped = self._stream(writer, start, checkpoint, None if once else every, done)
+            if not stopped:
+                writer.look_after(self._retention)
+                run.add(self._refresh_views())
+            elif self._views_failure is not None:
+                raise self._views_failure
         run.seconds = time.monotonic() - began
         return run
 
@@ -204,6 +208,17 @@ class Pipeline:
         """How many rows those got that were not up to date."""
         refreshed = [] if self._views is None else self._views.refresh()
         return {view.name: view.rows for view in refreshed if view.rows is not None}
+
+    def _try_to_refresh_views(self) -> dict[str, int]:
+        """The same in a run that goes on: a view that fails does not keep events from the lake."""
+        before, self._views_failure = self._views_failure, None
+        try:
+            return self._refresh_views()
+        except LocalQueueError as error:
+            self._views_failure = error
+            if str(before) != str(error):
+                log.error("the views are not up to date, and the tables are: %s", error)
+            return {}
 
     # --- where to begin ---------------------------------------------------------------------------
     def _start(self, writer: LakeWriter, source: Source, checkpoint: Path) -> dict[str, str]:
@@ -285,7 +300,9 @@ class Pipeline:
         checkpoint: Path,
         every: float | None,
         done: Callable[[Progress], object],
-    ) -> None:
+    ) -> bool:
+        """Whether it was stopped."""
+
         def batch(frame: DataFrame, number: int) -> None:
             try:
                 with self._turns.batch():
@@ -293,7 +310,7 @@ class Pipeline:
                     reach("pipeline.batch")
                     rows, added = writer.write(frame)
                     if every is not None and rows:
-                        added |= self._refresh_views()
+                        added |= self._try_to_refresh_views()
                     reach("pipeline.after-batch")
                     done(Progress(number, rows, added, time.monotonic() - began))
             except BaseException as error:
@@ -307,10 +324,11 @@ class Pipeline:
         if every is not None:
             trigger = {"processingTime": f"{every} seconds"}
         query = written.option("checkpointLocation", str(checkpoint)).trigger(**trigger)
-        self._await(query.start(), writer)
+        return self._await(query.start(), writer)
 
-    def _await(self, query: StreamingQuery, writer: LakeWriter) -> None:
-        self._query = query
+    def _await(self, query: StreamingQuery, writer: LakeWriter) -> bool:
+        """Whether it was stopped."""
+        self._query, turns = query, self._turns
         try:
             if self._turns.is_over:
                 query.stop()
@@ -329,6 +347,7 @@ class Pipeline:
         finally:
             self._query = None
             self._turns = Turns()
+        return turns.is_over
 
     def _session(self) -> SparkSession:
         if self._spark is None:

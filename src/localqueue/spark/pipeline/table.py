@@ -132,19 +132,19 @@ class Table:
 
     def append_for(self, files: Sequence[DataFile], versions: Mapping[str, int]) -> bool:
         """Add the files and give these names their versions, in one commit; False as above."""
-        moves = [Transaction(name, version) for name, version in versions.items()]
-        return self._commit([_added(file) for file in files], moves)
+        return self._commit([_added(file) for file in files], _transactions(versions))
 
-    def replace(self, files: Sequence[DataFile], definition: Definition) -> bool:
-        """Put the files in the place of all others, in one commit; False as for ``rewrite``.
+    def replace(
+        self, files: Sequence[DataFile], definition: Definition, versions: Mapping[str, int]
+    ) -> bool:
+        """Put the files in the place of all others, and give these names their versions, in one
+        commit; False as for ``rewrite``.
 
         The columns are those of the definition then, and no others.
         """
-        done = self.version_of(REWRITES)
+        moves = {REWRITES: self.version_of(REWRITES) + 1, **versions}
         return self._commit(
-            [_added(file) for file in files],
-            [Transaction(REWRITES, done + 1)],
-            columns=definition.schema,
+            [_added(file) for file in files], _transactions(moves), columns=definition.schema
         )
 
     def rewrite(
@@ -226,14 +226,14 @@ class Table:
         found, there = self.schema_version, self.schema
         if found > definition.version:
             raise StoreUnsupported(
-                f"the table {self.name} in {self.location.uri} has layout {found}, and this release"
+                f"the table {self.name} in {self.location} has layout {found}, and this release"
                 f" writes layout {definition.version}; use the newer release, or another lake"
             )
         for field in definition.schema:
             index = there.get_field_index(field.name)
             if index >= 0 and not _alike(there.field(index).type, field.type):
                 raise StoreUnsupported(
-                    f"the column {field.name} of the table {self.name} in {self.location.uri} is"
+                    f"the column {field.name} of the table {self.name} in {self.location} is"
                     f" {there.field(index).type}, and this release writes {field.type}"
                 )
 
@@ -317,6 +317,10 @@ def _added(file: DataFile, *, changes: bool = True) -> AddAction:
     return AddAction(
         file.path, file.size, {}, int(time.time() * 1000), changes, json.dumps(file.statistics)
     )
+
+
+def _transactions(versions: Mapping[str, int]) -> list[Transaction]:
+    return [Transaction(name, version) for name, version in versions.items()]
 
 
 def _moves(feed: Feed, positions: Positions) -> list[Transaction]:

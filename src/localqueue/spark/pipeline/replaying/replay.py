@@ -23,7 +23,6 @@ from localqueue.spark.pipeline.replaying.putting import Counts, Putting
 from localqueue.spark.pipeline.replaying.target import Target
 from localqueue.spark.pipeline.replaying.window import Window, between
 from localqueue.spark.pipeline.table import Table
-from localqueue.stores.masking import masked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,9 +142,7 @@ def _named(queues: Sequence[str], into: str | None, stores: Sequence[str]) -> li
 def _events(lake: Lake) -> Table:
     events = lake.table(EVENTS.name)
     if events is None:
-        raise StoreMissing(
-            f"{masked(lake.location.uri)} has no table {EVENTS.name!r}; run the pipeline first"
-        )
+        raise StoreMissing(f"{lake.location} has no table {EVENTS.name!r}; run the pipeline first")
     return events
 
 

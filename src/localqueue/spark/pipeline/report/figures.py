@@ -70,7 +70,7 @@ def figures_of(
     queues.sort(key=lambda each: (-each.sum("enqueued", "acked", "attempts"), each.name))
     errors = lake.table("errors")
     return Figures(
-        lake=lake.location.uri,
+        lake=str(lake.location),
         made_at=datetime.now(UTC),
         slo=slo,
         window=window,

@@ -54,7 +54,7 @@ def table_names(lake: Lake) -> list[str]:
         folder = Path(lake.location.uri)
         names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
     else:
-        with lake_errors(f"listing {lake.location.uri}"):
+        with lake_errors(f"listing {lake.location}"):
             inside = lake.location.file_system().get_file_info(
                 FileSelector("", allow_not_found=True)
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,8 +24,8 @@ from localqueue.spark.pipeline.views.definitions import View
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MADE_OF = "localqueue.view.madeOf"
-"""The property that says of which versions of which tables a materialized view was made."""
+MADE_OF = "localqueue/view/made-of"
+"""The name whose version says of which versions of which tables a materialized view was made."""
 TRIES = 20
 
 
@@ -41,7 +42,7 @@ def table_of(lake: Lake, view: View) -> Table | None:
     if kind != view.kind:
         raise ConfigurationError(
             f"{view.where}: {view.name!r} is a {kind} in the lake, and a {view.kind} here; choose"
-            f" another name, or delete {table.location.uri}"
+            f" another name, or delete {table.location}"
         )
     return table
 
@@ -67,13 +68,11 @@ def replace_rows(
     """
     files = write(table, definition, rows)
     reach(f"views.before-{table.name}")
-    if not table.replace(files, definition):
+    if not table.replace(files, definition, {MADE_OF: _number(made_of)}):
         discard(table, files)
         return None
     reach(f"views.after-{table.name}")
     table.evolve(definition)
-    # Whoever is killed before this makes the same rows again.
-    table.set_property(MADE_OF, json.dumps(made_of, sort_keys=True))
     return sum(file.rows for file in files)
 
 
@@ -92,7 +91,18 @@ def add_rows(
 
 
 def is_made_of(table: Table, made_of: Mapping[str, object]) -> bool:
-    return table.properties.get(MADE_OF) == json.dumps(made_of, sort_keys=True)
+    return table.version_of(MADE_OF) == _number(made_of)
+
+
+def has_rows_of(table: Table) -> bool:
+    """Whether anybody has made the rows of this materialized view."""
+    return table.version_of(MADE_OF) != 0
+
+
+def _number(made_of: Mapping[str, object]) -> int:
+    """A commit can carry numbers: this one is of these tables and no others, and never 0."""
+    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).digest()
+    return int.from_bytes(digest[:7]) + 1
 
 
 def busy(view: View) -> StoreBusy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from localqueue.spark.pipeline.views.keeping import (
     add_rows,
     busy,
     grown,
+    has_rows_of,
     is_made_of,
     replace_rows,
     table_of,
@@ -37,6 +39,8 @@ from localqueue.spark.sessions.registration import is_connect, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("localqueue.spark")
 
 ROLLUPS = {"hours": rollups.hours, "days": rollups.days}
 
@@ -58,12 +62,16 @@ class _Reads:
     view: View
     flow: str
     versions: dict[str, int] = field(default_factory=dict)
-    """Of tables of the lake."""
+    """Of tables of the lake; the oldest, where a table was read twice."""
     elsewhere: bool = False
     streams: set[str] = field(default_factory=set)
     """The names under which it reads what is new."""
     floors: dict[str, int] = field(default_factory=dict)
     moves: dict[str, int] = field(default_factory=dict)
+
+    def add(self, versions: dict[str, int]) -> None:
+        for table, version in versions.items():
+            self.versions[table] = min(version, self.versions.get(table, version))
 
 
 class Views:
@@ -92,18 +100,35 @@ class Views:
         self._elsewhere: set[str] = set()
         """Those of them that read something that is no table of the lake."""
         self._done: dict[str, Refreshed] = {}
+        self._failed: dict[str, LocalQueueError] = {}
         self.definitions: Definitions = read_definitions(self.file, self._session, self._spark)
         self._digest = hashlib.sha256(self.file.read_bytes()).hexdigest()
 
     def refresh(self) -> list[Refreshed]:
-        """Bring all views up to date, each in commits of its own; those that fail last are named.
+        """Bring all views up to date, each in commits of its own.
 
-        What is killed in the middle leaves every table whole, and the next one goes on.
+        One that fails keeps no other from it but those that read it. When all are done, the first
+        failure is raised; others are logged. What is killed in the middle leaves every table whole,
+        and the next one goes on.
         """
-        self._ready, self._done, self._reads, self._elsewhere = {}, {}, [], set()
+        self._done, self._failed, self._reads = {}, {}, []
+        self._look_again()
+        failures: list[LocalQueueError] = []
         for view in self.definitions.views.values():
-            self._bring(view)
+            try:
+                self._bring(view)
+            except LocalQueueError as error:
+                if error not in failures:
+                    failures.append(error)
+        for failure in failures[1:]:
+            log.error("%s", failure)
+        if failures:
+            raise failures[0]
         return list(self._done.values())
+
+    def _look_again(self) -> None:
+        """Whatever is read from now on is read as it is now."""
+        self._ready, self._elsewhere = {}, set()
 
     # --- names, as queries find them --------------------------------------------------------------
     def prepare(self, name: str) -> None:
@@ -114,7 +139,7 @@ class Views:
         if key not in self._ready:
             self._ready[key] = self._show(key if view is None else view.name)
         if self._reads:
-            self._reads[-1].versions.update(self._ready[key])
+            self._reads[-1].add(self._ready[key])
             self._reads[-1].elsewhere |= key in self._elsewhere
 
     def prepare_stream(self, name: str) -> str:
@@ -160,18 +185,24 @@ class Views:
         key = view.name.lower()
         if key in self._done:
             return
+        if key in self._failed:
+            raise self._failed[key]
         waiting = [reads.view.name for reads in self._reads]
         if view.name in waiting:
             circle = " → ".join([*waiting[waiting.index(view.name) :], view.name])
             raise ConfigurationError(f"{view.where}: views read each other in a circle: {circle}")
-        match view.kind:
-            case Kind.MATERIALIZED_VIEW:
-                rows = self._replace(view)
-            case Kind.STREAMING_TABLE:
-                rows = self._add(view)
-            case Kind.TEMPORARY_VIEW:
-                self._name(view)
-                return
+        try:
+            match view.kind:
+                case Kind.MATERIALIZED_VIEW:
+                    rows = self._replace(view)
+                case Kind.STREAMING_TABLE:
+                    rows = self._add(view)
+                case Kind.TEMPORARY_VIEW:
+                    self._name(view)
+                    return
+        except LocalQueueError as error:
+            self._failed[key] = error
+            raise
         self._done[key] = Refreshed(view.name, view.kind, rows)
 
     def _name(self, view: View) -> None:
@@ -193,10 +224,15 @@ class Views:
                 if table is not None and not reads.elsewhere and is_made_of(table, made_of):
                     return None
                 definition = definition_of(view, rows.schema)
+                is_new = table is None
                 table = table or self.lake.create(definition)
-                n = replace_rows(table, definition, rows, made_of)
+                # Rows that somebody else made meanwhile may be newer than these.
+                n = None
+                if not (is_new and has_rows_of(table)):
+                    n = replace_rows(table, definition, rows, made_of)
             if n is not None:
                 return n
+            self._look_again()
         raise busy(view)
 
     def _add(self, view: View) -> int | None:

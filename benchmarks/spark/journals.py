@@ -46,6 +46,8 @@ class BusyStore:
     @property
     def events(self) -> int:
         """How many events the journal has."""
+        if not self._path.exists():
+            return 0
         with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as db:
             found: int = db.execute("SELECT count(*) FROM event").fetchone()[0]
             return found

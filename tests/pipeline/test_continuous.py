@@ -7,12 +7,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from localqueue import PersistentQueue
+from localqueue.errors import ConfigurationError, LocalQueueError
 from localqueue.failpoints import listening
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.pipeline import Pipeline, Progress, Run
@@ -37,16 +39,22 @@ class Running:
     def __init__(self, pipeline: Pipeline) -> None:
         self.batches: SimpleQueue[Progress] = SimpleQueue()
         self.run: Run | None = None
+        self._failure: LocalQueueError | None = None
         self._pipeline = pipeline
         self._thread = threading.Thread(target=self._go_on)
         self._thread.start()
 
     def _go_on(self) -> None:
-        self.run = self._pipeline.run(once=False, every=0.1, on_progress=self.batches.put)
+        try:
+            self.run = self._pipeline.run(once=False, every=0.1, on_progress=self.batches.put)
+        except LocalQueueError as error:
+            self._failure = error
 
     def joined(self) -> Run:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
+        if self._failure is not None:
+            raise self._failure
         assert self.run is not None
         return self.run
 
@@ -107,6 +115,42 @@ def test_one_that_is_stopped_before_it_runs_ends_at_once(
 
     assert pipeline.run(once=False).events == 0
     assert pipeline.run().events > 0
+
+
+def test_a_view_that_fails_keeps_no_event_from_the_lake(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any], tmp_path: Path
+) -> None:
+    """It is said when it happens, and again at the end."""
+    views = tmp_path / "views.sql"
+    views.write_text("CREATE MATERIALIZED VIEW bad AS SELECT no_column FROM messages")
+    work(queue, 5)
+    pipeline = Pipeline(url, lake, spark=spark, views=views)
+    running = Running(pipeline)
+    running.batches.get(timeout=PATIENCE)
+    work(queue, 5)
+    running.batches.get(timeout=PATIENCE)
+
+    pipeline.stop()
+
+    with pytest.raises(ConfigurationError, match=r"views\.sql:1: bad: .*no_column"):
+        running.joined()
+    reckon(lake, queue)
+
+
+def test_one_that_is_stopped_cleans_nothing_up_any_more(
+    spark: SparkSession, url: str, lake: Lake, queue: PersistentQueue[Any]
+) -> None:
+    work(queue, 5)
+    pipeline = Pipeline(url, lake, spark=spark, retention={"attempts": timedelta(0)})
+    running = Running(pipeline)
+    running.batches.get(timeout=PATIENCE)
+
+    pipeline.stop()
+
+    running.joined()
+    assert rows_of(lake, "attempts")
+    pipeline.run()
+    assert not rows_of(lake, "attempts")
 
 
 def test_ctrl_c_ends_it_and_leaves_the_lake_whole(

@@ -58,6 +58,16 @@ def test_looking_for_a_table_makes_none(lake: Lake) -> None:
     assert not Path(lake.location.uri).exists()
 
 
+def test_a_lake_is_shown_without_the_secrets_of_its_place() -> None:
+    lake = Lake("az://lake/jobs?sv=1&sig=s3cr3t", {"account_key": "t0pk3y"})
+
+    shown = f"{lake} {lake!r} {lake.location} {lake.location!r} {lake.location / 'events'!r}"
+
+    assert "s3cr3t" not in shown
+    assert "t0pk3y" not in shown
+    assert "az://lake/jobs?sv=1&sig=***" in shown
+
+
 def test_a_commit_adds_its_rows_and_moves_the_position_together(lake: Lake) -> None:
     table = lake.create(THINGS)
 

@@ -190,6 +190,52 @@ def test_two_who_refresh_at_once_add_nothing_twice(
     assert len(rows(lake, "failures")) == 2
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "there"])
+def test_who_comes_second_leaves_newer_rows(
+    spark: SparkSession, lake: Lake, tmp_path: Path, is_new: bool
+) -> None:
+    """More has come to the lake meanwhile, and another has it in the view already."""
+    bring(lake, 6, failed=2)
+    file = written(tmp_path, SQL)
+    one, other = Views(lake, file, spark), Views(lake, file, spark)
+    if not is_new:
+        other.refresh()
+        bring(lake, 1)
+
+    def between(reached: str) -> None:
+        if reached == "views.before-endings" and not took:
+            took.append(reached)
+            bring(lake, 3)
+            other.refresh()
+
+    took: list[str] = []
+    with listening(between):
+        one.refresh()
+
+    assert sum(row["n"] for row in rows(lake, "endings")) == (9 if is_new else 10)
+    assert refreshed(other)["endings"] is None
+
+
+def test_a_view_that_fails_keeps_no_other_from_its_rows(
+    spark: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bring(lake, 6, failed=2)
+    text = """
+    CREATE MATERIALIZED VIEW a_bad AS SELECT * FROM nowhere;
+    CREATE MATERIALIZED VIEW b_of_bad AS SELECT * FROM a_bad;
+    CREATE MATERIALIZED VIEW c_worse AS SELECT no_column FROM messages;
+    """
+    views = Views(lake, written(tmp_path, text + SQL), spark)
+
+    with pytest.raises(ConfigurationError, match=r"a_bad: .*nowhere"):
+        views.refresh()
+
+    assert sorted(row["n"] for row in rows(lake, "endings")) == [2, 4]
+    assert len(rows(lake, "failures")) == 2
+    assert lake.table("b_of_bad") is None
+    assert [record.getMessage()[:24] for record in caplog.records] == ["views.sql:4: c_worse: [UN"]
+
+
 def test_a_definition_that_changed_is_made_anew_with_its_new_columns(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

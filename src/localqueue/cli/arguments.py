@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from urllib.parse import quote
 
 import typer
+
+from localqueue.stores.open import absolute_url
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?")
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -56,4 +58,6 @@ def moment(option: str, text: str | None) -> datetime | None:
 
 def store_url(text: str) -> str:
     """A path stands for the SQLite file that it names."""
-    return text if "://" in text or not text else f"sqlite:///{Path(text).absolute()}"
+    if not text:
+        return text
+    return absolute_url(text if "://" in text else f"sqlite:///{quote(text)}")

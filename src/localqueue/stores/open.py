@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from localqueue.errors import ConfigurationError, WrongType
 from localqueue.stores.masking import masked
@@ -48,6 +48,15 @@ def open_store(url: str) -> QueueStore:
             _options(url, query, {})
             return MemoryQueueStore()
     raise ConfigurationError(f"{scheme!r} is not a kind of store; use sqlite:///file or memory://")
+
+
+def absolute_url(url: str) -> str:
+    """The same store for those who are in another folder: a path from here becomes a whole one."""
+    scheme, colon, rest = url.partition("://")
+    if scheme.lower() != "sqlite" or not rest.startswith("/") or rest[1:2] in ("", "/", "?"):
+        return url
+    path, question, query = rest[1:].partition("?")
+    return f"{scheme}{colon}/{quote(str(Path(unquote(path)).absolute()))}{question}{query}"
 
 
 def as_store(store: Any) -> QueueStore:

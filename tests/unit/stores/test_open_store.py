@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from localqueue import PersistentQueue
 from localqueue.errors import (
     ConfigurationError,
     InvalidArgument,
     WrongType,
 )
 from localqueue.stores.memory import MemoryQueueStore
-from localqueue.stores.open import as_store, open_store
+from localqueue.stores.open import absolute_url, as_store, open_store
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 
@@ -89,3 +90,30 @@ def test_an_object_that_is_no_store_is_refused_when_the_queue_is_built() -> None
     for wrong in (object(), Path("jobs.sqlite3"), {}, SQLiteQueueStore):
         with pytest.raises(WrongType, match="store must be"):
             as_store(wrong)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///jobs.sqlite3", "jobs.sqlite3"),
+        ("SQLite:///a/b.sqlite3?durability=relaxed", "a/b.sqlite3"),
+        ("sqlite:///50%25%20of%3Fit.sqlite3", "50% of?it.sqlite3"),
+    ],
+)
+def test_a_url_from_here_is_the_same_store_elsewhere(
+    url: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path)
+    whole = absolute_url(url)
+    PersistentQueue("jobs", store=url).put(1)
+    monkeypatch.chdir("/")
+
+    assert PersistentQueue("jobs", store=whole).get_nowait() == 1
+    assert (tmp_path / path).exists()
+    assert absolute_url(whole) == whole
+
+
+@pytest.mark.parametrize("url", ["sqlite:////a.sqlite3", "memory://", "sqlite:///", "a.sqlite3"])
+def test_what_has_no_path_from_here_stays(url: str) -> None:
+    assert absolute_url(url) == url

@@ -25,7 +25,7 @@ from localqueue.spark.options import Options
 from localqueue.spark.read.scan import Source, open_source
 from localqueue.spark.read.schema import spark_schema
 from localqueue.spark.stream.consumer_group import RECORD
-from localqueue.stores.open import open_store
+from localqueue.stores.open import absolute_url, open_store
 from localqueue.stores.protocol import JournalReader, QueueStore
 from localqueue.stores.records import RecordChange
 
@@ -143,7 +143,7 @@ def _nobody_reads(store: QueueStore, name: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(url: str) -> Iterator[tuple[QueueStore, Source, StoreTime]]:
-    options = Options.parse({"url": url, "content": "journal"})
+    options = Options.parse({"url": absolute_url(url), "content": "journal"})
     schema = spark_schema(options)
     assert not isinstance(schema, str)
     # First to look: a store that is not there is not made.

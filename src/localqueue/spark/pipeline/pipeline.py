@@ -43,7 +43,7 @@ from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import Source, open_source
 from localqueue.spark.read.schema import spark_schema
 from localqueue.spark.sessions.registration import is_connect
-from localqueue.stores.open import open_store
+from localqueue.stores.open import absolute_url, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,7 +126,7 @@ class Pipeline:
         self.feed = Feed(tuple(queues or ()))
         self._group = f"pipeline:{name}"
         self._given = {
-            "url": store_url,
+            "url": absolute_url(store_url),
             "content": "journal",
             "consumerGroup": self._group,
             "failOnDataLoss": str(fail_on_data_loss).lower(),

@@ -31,7 +31,7 @@ from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import open_source
 from localqueue.spark.read.schema import spark_schema
 from localqueue.spark.sessions.registration import is_connect, register
-from localqueue.stores.open import open_store
+from localqueue.stores.open import absolute_url, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,7 @@ class StuckAlerts:
             raise ConfigurationError(
                 f"alerts about {to!r} would be put into {to!r}; name another queue for them"
             )
-        self._given = {"url": store_url, "queue": ",".join(self.limits.queues)}
+        self._given = {"url": absolute_url(store_url), "queue": ",".join(self.limits.queues)}
         self._stream = {
             **self._given,
             "content": "journal",

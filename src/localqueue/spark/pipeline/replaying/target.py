@@ -16,7 +16,7 @@ from localqueue.spark.pipeline.replaying.archive import position_of, stores_in
 from localqueue.spark.pipeline.table import Table
 from localqueue.spark.read.scan import Source, open_source
 from localqueue.spark.read.schema import spark_schema
-from localqueue.stores.open import open_store
+from localqueue.stores.open import absolute_url, open_store
 from localqueue.stores.settings import DEFAULT_SETTINGS
 
 
@@ -24,7 +24,7 @@ class Target:
     """A store that is there; to be used in ``with``. StoreMissing otherwise, and none is made."""
 
     def __init__(self, url: str) -> None:
-        self._options = Options.parse({"url": url, "content": "journal"})
+        self._options = Options.parse({"url": absolute_url(url), "content": "journal"})
         self._undo = ExitStack()
         with ExitStack() as undo:
             self._source = undo.enter_context(_source(self._options))

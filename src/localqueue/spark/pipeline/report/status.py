@@ -18,7 +18,7 @@ from localqueue.spark.pipeline.table import Table
 from localqueue.spark.read.offsets import SHARD
 from localqueue.spark.read.scan import open_source
 from localqueue.spark.read.schema import spark_schema
-from localqueue.stores.open import open_store
+from localqueue.stores.open import absolute_url, open_store
 
 GROUPS = "pipeline:"
 
@@ -91,6 +91,7 @@ def _feeds(
     events: Table | None, url: str, wanted: list[tuple[str, ...]] | None
 ) -> tuple[str, int, list[FeedStatus]]:
     """The store's name, the end of its journal, and its feeds: those wanted, or those there."""
+    url = absolute_url(url)
     options = Options.parse({"url": url, "content": "journal"})
     schema = spark_schema(options)
     assert not isinstance(schema, str)

@@ -18,7 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import Field
 from deltalake.transaction import AddAction, RemoveAction
@@ -41,6 +47,8 @@ SCHEMA_VERSION = "localqueue.schemaVersion"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 """Which columns have bounds; without it readers look at those of the first 32 columns only."""
 
+_AFTER_COMMITS = PostCommitHookProperties(cleanup_expired_logs=False)
+"""To look for what is expired is to look at every file of the log: vacuum does it."""
 _PROPERTIES = {
     # A checkpoint of the log costs as much as a few commits and bounds what an open has to read.
     "delta.checkpointInterval": "25",
@@ -188,7 +196,11 @@ class Table:
             for tries_left in reversed(range(TRIES)):
                 try:
                     self._delta.create_write_transaction(
-                        actions, mode, schema, commit_properties=properties
+                        actions,
+                        mode,
+                        schema,
+                        commit_properties=properties,
+                        post_commithook_properties=_AFTER_COMMITS,
                     )
                 except (DeltaError, OSError):
                     self._delta.update_incremental()
@@ -264,7 +276,8 @@ class Table:
         return True
 
     def vacuum(self, *, hours: int = 24, pretend: bool = False) -> list[str]:
-        """Delete files that no commit of the last hours names; which ones.
+        """Delete files that no commit of the last hours names, and commits of the log that are older
+        than it keeps; which files.
 
         Also those of tasks that were lost or came second. A pipeline's batch must not run longer
         than ``hours``: its files look the same until they are committed.
@@ -273,6 +286,8 @@ class Table:
             gone = self._delta.vacuum(
                 hours, dry_run=pretend, enforce_retention_duration=False, full=True
             )
+            if not pretend:
+                self._delta.cleanup_metadata()
             self._delta.update_incremental()
         if not pretend:
             self._commit([], [Transaction(VACUUMED, int(time.time()))])

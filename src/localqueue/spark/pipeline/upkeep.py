@@ -26,7 +26,7 @@ log = logging.getLogger("localqueue.spark")
 
 LARGE = 128 * 1024 * 1024
 """A file of this many bytes is left as it is."""
-TIERS = (1024 * 1024, 16 * 1024 * 1024, LARGE)
+TIERS = (64 * 1024, 1024 * 1024, 16 * 1024 * 1024, LARGE)
 """Files are joined with others of their size, so that a row is rewritten a few times at most."""
 VACUUM_EVERY = 86_400.0
 """Seconds between two vacuums of a table by pipelines."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -242,6 +244,27 @@ def test_vacuum_takes_what_nobody_committed_and_nothing_that_is_young(lake: Lake
     assert table.vacuum(hours=0) == [orphan.path]
 
     assert seqs(lake) == [1, 2]
+
+
+def test_vacuum_lets_go_of_commits_that_are_old_and_commits_do_not_look_for_them(
+    lake: Lake,
+) -> None:
+    early = lake.create(THINGS)
+    table = many_files(lake, 30)
+    log = Path(table.location.uri, "_delta_log")
+    old = time.time() - 3 * 86_400
+    for file in log.iterdir():
+        os.utime(file, (old, old))
+    before = len(list(log.iterdir()))
+
+    table.append([written(table, 31)], ALL, {HERE: 31})
+    assert len(list(log.iterdir())) == before + 1
+    table.vacuum()
+
+    assert len(list(log.iterdir())) < before - 20
+    assert seqs(lake) == list(range(1, 32))
+    early.refresh()
+    assert early.position(ALL, HERE) == 31
 
 
 # --- layouts --------------------------------------------------------------------------------------

@@ -276,11 +276,11 @@ class Table:
         return True
 
     def vacuum(self, *, hours: int = 24, pretend: bool = False) -> list[str]:
-        """Delete files that no commit of the last hours names, and commits of the log that are older
-        than it keeps; which files.
+        """Delete files that no commit of the last hours names; which ones.
 
         Also those of tasks that were lost or came second. A pipeline's batch must not run longer
-        than ``hours``: its files look the same until they are committed.
+        than ``hours``: its files look the same until they are committed. Commits that are older
+        than the log keeps them go as well.
         """
         with lake_errors(f"cleaning up the table {self.name}"):
             gone = self._delta.vacuum(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from localqueue.errors import StoreFull, StoreUnsupported
 from localqueue.spark.pipeline.data_file import DataFile
 from localqueue.spark.pipeline.definition import MOMENT, Definition, columns
 from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.log_trimming import EVERY, KEPT
 from localqueue.spark.pipeline.parquet_files import write_table
 from localqueue.spark.pipeline.places import Feed, Place
 from localqueue.spark.pipeline.table import Table
@@ -26,6 +25,7 @@ from localqueue.spark.pipeline.upkeep import LARGE, compact, drop_before
 START = datetime(2026, 1, 31, 8, tzinfo=UTC)
 HERE, THERE = Place("0123456789abcdef", "0"), Place("fedcba9876543210", "0")
 ALL = Feed()
+CHECKPOINT_EVERY = 25
 THINGS = Definition(
     name="things",
     description="Things.",
@@ -246,25 +246,41 @@ def test_vacuum_takes_what_nobody_committed_and_nothing_that_is_young(lake: Lake
     assert seqs(lake) == [1, 2]
 
 
-def test_vacuum_lets_go_of_commits_that_are_old_and_commits_do_not_look_for_them(
-    lake: Lake,
+# --- the log ----------------------------------------------------------------------------------
+def log_of(table: Table) -> list[int]:
+    """The versions of the commits that are there."""
+    folder = Path(table.location.uri, "_delta_log")
+    return sorted(int(file.stem) for file in folder.glob("*.json"))
+
+
+def test_a_log_stays_short_and_has_all_that_is_needed(lake: Lake) -> None:
+    table = lake.create(THINGS)
+    for seq in range(1, 6 * EVERY):
+        table.append([], ALL, {HERE: seq})
+        assert len(log_of(table)) <= KEPT + EVERY + CHECKPOINT_EVERY
+
+    versions = log_of(table)
+    assert versions == list(range(versions[0], table.version + 1))
+    assert len(versions) >= KEPT
+    assert opened(lake).position(ALL, HERE) == table.position(ALL, HERE) == 6 * EVERY - 1
+
+
+@pytest.mark.parametrize("place", [HERE, THERE], ids=["the same place", "another place"])
+def test_one_who_has_slept_through_a_whole_log_sees_the_table_as_it_is(
+    lake: Lake, place: Place
 ) -> None:
-    early = lake.create(THINGS)
-    table = many_files(lake, 30)
-    log = Path(table.location.uri, "_delta_log")
-    old = time.time() - 3 * 86_400
-    for file in log.iterdir():
-        os.utime(file, (old, old))
-    before = len(list(log.iterdir()))
+    sleeper = lake.create(THINGS)
+    table = many_files(lake, KEPT + 2 * EVERY)
+    assert log_of(table)[0] > sleeper.version + 1
+    file = written(sleeper, 999)
 
-    table.append([written(table, 31)], ALL, {HERE: 31})
-    assert len(list(log.iterdir())) == before + 1
-    table.vacuum()
+    done = sleeper.append([file], ALL, {place: 999})
 
-    assert len(list(log.iterdir())) < before - 20
-    assert seqs(lake) == list(range(1, 32))
-    early.refresh()
-    assert early.position(ALL, HERE) == 31
+    assert sleeper.position(ALL, HERE) == (KEPT + 2 * EVERY)
+    assert not done
+    assert sleeper.append([file], ALL, {place: 999})
+    assert 999 in seqs(lake)
+    assert opened(lake).position(ALL, place) == 999
 
 
 # --- layouts --------------------------------------------------------------------------------------
@@ -328,6 +344,7 @@ from localqueue.errors import StoreFull
 from tests.pipeline.test_lake import ALL, HERE, THINGS, START
 from localqueue.spark.pipeline.read_table import read_file
 from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.log_trimming import EVERY, KEPT
 from localqueue.spark.pipeline.parquet_files import write_table
 from pathlib import Path
 import os

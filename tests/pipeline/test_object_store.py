@@ -70,6 +70,22 @@ def test_a_commit_whose_answer_was_lost_is_known_to_have_happened(port: int) -> 
         assert not table.append([], Feed(), {HERE: 2})
 
 
+def test_a_log_stays_short_in_an_object_store(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localqueue.spark.pipeline.log_trimming.KEPT", 2)
+    monkeypatch.setattr("localqueue.spark.pipeline.log_trimming.EVERY", 30)
+    lake = Lake("s3://lake/short", storage_options(f"http://127.0.0.1:{port}"))
+    table = lake.create(THINGS)
+
+    for seq in range(1, 31):
+        assert table.append([], Feed(), {HERE: seq})
+
+    commits = [name for name in table.location.names("_delta_log") if name.endswith(".json")]
+    assert sorted(int(name[:20]) for name in commits) == list(range(24, 31))
+    found = lake.table("things")
+    assert found is not None
+    assert found.position(Feed(), HERE) == 30
+
+
 def test_an_object_store_that_fails_now_and_then_costs_no_event(
     spark: SparkSession, url: str, port: int
 ) -> None:

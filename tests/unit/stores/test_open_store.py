@@ -106,10 +106,10 @@ def test_a_url_from_here_is_the_same_store_elsewhere(
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path)
     whole = absolute_url(url)
-    PersistentQueue("jobs", store=url).put(1)
+    PersistentQueue[int]("jobs", store=url).put(1)
     monkeypatch.chdir("/")
 
-    assert PersistentQueue("jobs", store=whole).get_nowait() == 1
+    assert PersistentQueue[int]("jobs", store=whole).get_nowait() == 1
     assert (tmp_path / path).exists()
     assert absolute_url(whole) == whole
 

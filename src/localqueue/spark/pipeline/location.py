@@ -107,6 +107,15 @@ class Location:
             return Path(self.uri, name).open("rb")
         return self.file_system().open_input_file(name)
 
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a folder of this folder."""
+        if self.is_local:
+            return [path.name for path in Path(self.uri, folder).iterdir()]
+        from pyarrow.fs import FileSelector
+
+        found = self.file_system().get_file_info(FileSelector(folder))
+        return [info.base_name for info in found]
+
     def delete(self, name: str) -> None:
         """Let go of a file that no commit names; vacuum finds it if this does not succeed."""
         try:

@@ -34,6 +34,7 @@ from localqueue.spark.pipeline.data_file import DataFile
 from localqueue.spark.pipeline.definition import Definition
 from localqueue.spark.pipeline.lake_errors import lake_errors
 from localqueue.spark.pipeline.location import Location
+from localqueue.spark.pipeline.log_trimming import LogTrimmer
 from localqueue.spark.pipeline.places import Feed, Place, Positions
 
 REWRITES = "localqueue/rewrites"
@@ -48,7 +49,7 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 """Which columns have bounds; without it readers look at those of the first 32 columns only."""
 
 _AFTER_COMMITS = PostCommitHookProperties(cleanup_expired_logs=False)
-"""To look for what is expired is to look at every file of the log: vacuum does it."""
+"""To look for what is expired is to look at every file of the log, and that with each commit."""
 _PROPERTIES = {
     # A checkpoint of the log costs as much as a few commits and bounds what an open has to read.
     "delta.checkpointInterval": "25",
@@ -67,6 +68,7 @@ class Table:
         self.name = name
         self.location = location
         self._delta = delta
+        self._trimmer = LogTrimmer(location, delta.version())
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}, version={self.version})"
@@ -215,6 +217,7 @@ class Table:
                 else:
                     self._delta.update_incremental()
                     break
+        self._trimmer.committed(self.version)
         return True
 
     # --- looking after it -------------------------------------------------------------------------
@@ -279,15 +282,12 @@ class Table:
         """Delete files that no commit of the last hours names; which ones.
 
         Also those of tasks that were lost or came second. A pipeline's batch must not run longer
-        than ``hours``: its files look the same until they are committed. Commits that are older
-        than the log keeps them go as well.
+        than ``hours``: its files look the same until they are committed.
         """
         with lake_errors(f"cleaning up the table {self.name}"):
             gone = self._delta.vacuum(
                 hours, dry_run=pretend, enforce_retention_duration=False, full=True
             )
-            if not pretend:
-                self._delta.cleanup_metadata()
             self._delta.update_incremental()
         if not pretend:
             self._commit([], [Transaction(VACUUMED, int(time.time()))])

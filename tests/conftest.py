@@ -7,20 +7,19 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 
-class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Tests go out one by one, but those that use Spark stay together, in two halves.
+class FilesOfSparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Tests go out one by one, but those of a file that uses Spark stay together.
 
-    A session of Spark takes seconds to start and a gigabyte, and they share it. They start first,
-    since they are the largest part. (The groups of xdist 3.8 are not seen by pytest 9.2.)
+    They share what their file makes once, such as a cluster; each process has one session of Spark,
+    which takes seconds to start. (The groups of xdist 3.8 are not seen by pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if "spark/test_work" in nodeid or "spark/test_write" in nodeid:
-            return "work and writes on Spark"
-        return "spark" if "spark" in nodeid or "pipeline" in nodeid else nodeid
+        file, _, _ = nodeid.partition("::")
+        return file if "spark" in file or "pipeline" in file else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """For ``--dist loadgroup``."""
-    return SparkInOneProcess(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return FilesOfSparkTogether(config, log) if config.getvalue("dist") == "loadgroup" else None

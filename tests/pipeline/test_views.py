@@ -233,7 +233,8 @@ def test_a_view_that_fails_keeps_no_other_from_its_rows(
     assert sorted(row["n"] for row in rows(lake, "endings")) == [2, 4]
     assert len(rows(lake, "failures")) == 2
     assert lake.table("b_of_bad") is None
-    assert [record.getMessage()[:24] for record in caplog.records] == ["views.sql:4: c_worse: [UN"]
+    (also,) = caplog.messages
+    assert also.startswith("views.sql:4: c_worse: ")
 
 
 def test_a_definition_that_changed_is_made_anew_with_its_new_columns(

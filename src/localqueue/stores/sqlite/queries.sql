@@ -84,18 +84,23 @@ FROM message WHERE queue = ? AND state = 0 ORDER BY rank, pos, id LIMIT ?
 -- name: is_ready (hot)
 SELECT 1 FROM message WHERE state = 0 AND queue = ? LIMIT 1
 
+-- name: room (fragment)
+-- A note is read of a lease only. Until there is one it keeps the room that the lease will take:
+-- rows that grow split their pages, which costs a lease as much as writing its events.
+'........................'
+
 -- name: alike_messages (fragment)
 INSERT OR FAIL INTO message (id, last, queue, state, rank, pos, due_at, created_at, expires_at, codec,
-    headers, checksum, value)
+    headers, checksum, value, note)
 
 -- name: add_alike_message (hot)
 -- Messages that differ in value only; sql.py makes the same for many rows.
-{alike_messages} VALUES (?10, ?10, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?12)
+{alike_messages} VALUES (?10, ?10, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?12, {room})
 
 -- name: add_plain_message (hot)
 -- Most messages: what they do not have is not bound. Two microseconds of ten.
-INSERT INTO message (id, last, queue, state, rank, pos, created_at, checksum, value)
-VALUES (?1, ?1, ?2, 0, 0, ?3, ?3, ?4, ?5)
+INSERT INTO message (id, last, queue, state, rank, pos, created_at, checksum, value, note)
+VALUES (?1, ?1, ?2, 0, 0, ?3, ?3, ?4, ?5, {room})
 
 -- name: add_plain_event (hot)
 INSERT INTO event (seq, at, queue, message, kind, to_state, n, by)

@@ -41,11 +41,11 @@ class Queries:
         """``add_alike_message`` for n rows: what they share is bound once, the rest row by row."""
         statement = self.alike.get(n)
         if statement is None:
+            head, room = self._fragments["alike_messages"], self._fragments["room"]
             rows = (
-                f"(?{at}, ?{at}, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?{at + 1}, ?{at + 2})"
+                f"(?{at}, ?{at}, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?{at + 1}, ?{at + 2}, {room})"
                 for at in range(10, 10 + 3 * n, 3)
             )
-            head = self._fragments["alike_messages"]
             statement = self.alike[n] = f"{head} VALUES {', '.join(rows)}"
         return statement
 

@@ -1,6 +1,8 @@
-"""How the tests are shared out to processes."""
+"""How the tests are shared out to processes, and what these start with."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from xdist.remote import Producer
@@ -17,6 +19,11 @@ class FilesOfSparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist 
     def _split_scope(self, nodeid: str) -> str:
         file, _, _ = nodeid.partition("::")
         return file if "spark" in file or "pipeline" in file else nodeid
+
+
+def pytest_configure() -> None:
+    """Machines of Java are many here and live for seconds: what is compiled best comes too late."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.hookimpl(optionalhook=True)

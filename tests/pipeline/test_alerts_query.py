@@ -217,6 +217,7 @@ def test_with_its_checkpoint_lost_nothing_is_told_twice(
     assert alerts.empty()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_loses_no_alert_and_puts_none_twice(
     spark: SparkSession, url: str, checkpoint: Path, jobs: Any, alerts: Any

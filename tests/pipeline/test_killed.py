@@ -28,6 +28,7 @@ from tests.faults.nursery import environment
 from tests.pipeline.reckoning import reckon
 from tests.pipeline.working import open_queue, work
 from tests.spark.clusters import LOCAL_CLUSTER, Server, standalone_cluster
+from tests.spark.waiting import until
 from tests.spark.workers_program import processes_of
 
 if TYPE_CHECKING:
@@ -69,11 +70,13 @@ def kill(running: Server, what: str, chance: random.Random) -> None:
             jvm = next(line.split()[1] for line in running.log if line.startswith("jvm "))
             os.kill(int(jvm), signal.SIGKILL)
         case _:
-            victims = processes_of(running.pid)[what]
-            assert victims, f"no {what} process runs"
-            # Python workers come and go.
-            with suppress(ProcessLookupError):
-                os.kill(chance.choice(victims), signal.SIGKILL)
+            # Python workers come and go; and when all is done, none comes any more.
+            def there() -> list[int]:
+                return processes_of(running.pid)[what]
+
+            until(lambda: there() or running.log[-1].startswith("done"), f"no {what} process runs")
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(chance.choice(there()), signal.SIGKILL)
 
 
 def test_a_killed_driver_leaves_nothing_out_and_nothing_twice(

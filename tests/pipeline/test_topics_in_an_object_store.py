@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytest.importorskip("moto", reason="the S3 server of the tests")
 
 
+@pytest.mark.long
 def test_a_topic_is_kept_and_its_messages_come_back(spark: SparkSession, url: str) -> None:
     prices = [{"sku": "a", "price": 1}, {"sku": "b", "price": 2}, {"sku": "a", "price": None}]
     queue = PersistentQueue[Any]("prices", store=url, journal_policy=Journal(payloads=True))

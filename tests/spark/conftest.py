@@ -33,8 +33,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.local.dir": str(folder / "local"),
             },
         )
+    _keep_to_themselves()
     yield session
     session.stop()
+
+
+def _keep_to_themselves() -> None:
+    """Loggers of Spark that do not propagate are given pytest's handlers, and write JSON into
+    those for good; other tests of the process would find that."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        logger.propagate = logger.disabled = True
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,17 +29,11 @@ from localqueue.spark.workers.suspects import DOUBTS, Suspects
 from localqueue.workers.context import Slot, current_message
 from localqueue.workers.parcel import pack
 from localqueue.workers.wire import Wire
+from tests.spark.waiting import until
 
 NEWS = News(7, 0, [None, ("returned", b"x")], [0.1, 0.2], 2, 3, [(2, "50%")])
 PATIENCE = 30.0
 Reporters = Callable[[DeskAddress], Reporter]
-
-
-def until(is_so: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.001)
 
 
 # --- sizes --------------------------------------------------------------------------------------

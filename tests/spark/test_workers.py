@@ -6,9 +6,8 @@ import contextlib
 import logging
 import os
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from localqueue.telemetry.events import Event, HandlerEnded, HandlerStarted
 from localqueue.workers.context import current_message
 from tests.spark import handlers
 from tests.spark.handlers import PATIENCE, notes
+from tests.spark.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,13 +57,6 @@ def queue(store: SQLiteQueueStore) -> Queue:
 @pytest.fixture
 def diary(tmp_path: Path) -> Path:
     return tmp_path / "diary"
-
-
-def until(is_so: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.01)
 
 
 def nonzero(summary: Any) -> dict[str, int]:

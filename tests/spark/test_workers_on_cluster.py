@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.crash.working import Queue, open_queue
 from tests.faults.nursery import environment
 from tests.spark.clusters import PATIENCE, Server, connect_server, standalone_cluster
 from tests.spark.handlers import notes
+from tests.spark.waiting import until
 from tests.spark.workers_program import OWN
 
 PROGRAM = str(Path(__file__).parent / "workers_program.py")
@@ -76,6 +76,7 @@ def test_over_spark_connect_everything_is_the_same(
     assert {int(n) for n, *_ in notes(diary)} == set(range(100))
 
 
+@pytest.mark.long
 def test_in_a_session_of_the_users_own_slow_messages_hold_nobody_and_deaths_are_settled(
     queue: Queue, store_path: Path, tmp_path: Path
 ) -> None:
@@ -114,13 +115,6 @@ def _crashes(queue: Queue, id: str) -> int:
     message = queue.inspect(id)
     assert message is not None
     return message.crashes
-
-
-def until(is_so: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.02)
 
 
 def test_when_spark_is_stopped_the_worker_says_so_and_everything_goes_back(

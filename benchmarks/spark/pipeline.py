@@ -39,6 +39,7 @@ LARGEST_PAGE = 6.0
 EVENTS_OF_A_LIFE = 3.2
 MASTER = "local[2]"
 PATIENCE = 1800.0
+EMPTY_RUNS = 15
 FEW = 24
 """Events of a batch of those that are many."""
 
@@ -155,16 +156,15 @@ def _copy(pipe: Connection, url: str, folder: Path) -> None:
 
 # --- many batches ---------------------------------------------------------------------------------
 def _endurance(folder: Path, batches: int) -> Report:
+    early, some = min(10, batches // 4), max(2, min(32, batches // 4))
     spark = session(MASTER)
     try:
-        with BusyStore(folder / "growing.sqlite3", at_once=FEW // 3, every=60.0) as store:
-            early, late = min(10, batches // 4), batches
-            some = max(2, min(32, batches // 4))
-            lake = folder / "growing"
-            times = _batches(spark, store, lake, (early + some) * FEW)
-            nothing_new = _empty_runs(spark, store, lake)
-            times += _batches(spark, store, lake, late * FEW)
-            nothing_new_later = _empty_runs(spark, store, lake)
+        with _growing(folder / "young.sqlite3") as young, _growing(folder / "old.sqlite3") as old:
+            _batches(spark, young, folder / "young", (early + some) * FEW)
+            times = _batches(spark, old, folder / "old", batches * FEW)
+            nothing_new, nothing_new_later = _empty_runs(
+                spark, (young, folder / "young"), (old, folder / "old")
+            )
     finally:
         spark.stop()
     before, after = median(times[early - 1 : early - 1 + some]), median(times[-some:])
@@ -194,6 +194,10 @@ def _endurance(folder: Path, batches: int) -> Report:
     )
 
 
+def _growing(path: Path) -> BusyStore:
+    return BusyStore(path, at_once=FEW // 3, every=60.0)
+
+
 def _batches(spark: SparkSession, store: BusyStore, lake: Path, upto: int) -> list[float]:
     """The seconds of each batch of a run that brings what the store writes now."""
     store.work(upto)
@@ -204,11 +208,14 @@ def _batches(spark: SparkSession, store: BusyStore, lake: Path, upto: int) -> li
     return times
 
 
-def _empty_runs(spark: SparkSession, store: BusyStore, lake: Path) -> float:
-    def nothing() -> None:
+def _empty_runs(spark: SparkSession, *places: tuple[BusyStore, Path]) -> list[float]:
+    """The seconds of a run that finds nothing new, in each of these lakes, which take turns."""
+
+    def nothing(store: BusyStore, lake: Path) -> None:
         assert Pipeline(store.url, lake, spark=spark).run().events == 0
 
-    return median(seconds(nothing) for _ in range(5))
+    rounds = [[seconds(partial(nothing, *place)) for place in places] for _ in range(EMPTY_RUNS)]
+    return [median(times) for times in zip(*rounds, strict=True)]
 
 
 # --- the report -----------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 import localqueue.spark
 
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+
+# Spark's loggers do not propagate, so pytest gives them its handlers, and they would make these
+# write JSON for good: also what is logged by other tests of the process.
+PySparkLogger.addHandler = logging.Logger.addHandler  # type: ignore[assignment, method-assign]
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    PySparkLogger.getLogger(_name).disabled = True
 
 
 @pytest.fixture(scope="session")
@@ -33,19 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.local.dir": str(folder / "local"),
             },
         )
-    _keep_to_themselves()
     yield session
     session.stop()
-
-
-def _keep_to_themselves() -> None:
-    """Loggers of Spark that do not propagate are given pytest's handlers, and write JSON into
-    those for good; other tests of the process would find that."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logger = PySparkLogger.getLogger(name)
-        logger.propagate = logger.disabled = True
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from time import perf_counter as now
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from benchmarks.child import Child
 from benchmarks.report import Report, Row, describe_machine
@@ -156,19 +156,25 @@ def _copy(pipe: Connection, url: str, folder: Path) -> None:
 
 # --- many batches ---------------------------------------------------------------------------------
 def _endurance(folder: Path, batches: int) -> Report:
+    """A lake with a few batches and one with many take turns: what the machine does meets both."""
     early, some = min(10, batches // 4), max(2, min(32, batches // 4))
     spark = session(MASTER)
     try:
-        with _growing(folder / "young.sqlite3") as young, _growing(folder / "old.sqlite3") as old:
-            _batches(spark, young, folder / "young", (early + some) * FEW)
-            times = _batches(spark, old, folder / "old", batches * FEW)
-            nothing_new, nothing_new_later = _empty_runs(
-                spark, (young, folder / "young"), (old, folder / "old")
-            )
+        with (
+            _Growing(spark, folder / "young") as young,
+            _Growing(spark, folder / "old") as old,
+        ):
+            young.bring(early - 1)
+            old.bring(batches - 1)
+            first, last = len(young.times) + 1, len(old.times) + 1
+            for _ in range(some):
+                young.bring(1)
+                old.bring(1)
+            empty = [(seconds(young.bring), seconds(old.bring)) for _ in range(EMPTY_RUNS)]
     finally:
         spark.stop()
-    before, after = median(times[early - 1 : early - 1 + some]), median(times[-some:])
-    first, last = early, len(times)
+    nothing_new, nothing_new_later = (median(times) for times in zip(*empty, strict=True))
+    before, after = median(young.times[first - 1 :]), median(old.times[last - 1 :])
     return Report(
         "pipeline",
         f"a lake that grows by {FEW} events at a time",
@@ -176,14 +182,15 @@ def _endurance(folder: Path, batches: int) -> Report:
         "before",
         [
             Row(
-                f"batches {last - some + 1:,}-{last:,} against {first}-{first + some - 1}",
+                f"batches {last:,}-{len(old.times):,} against {first}-{len(young.times)}",
                 after,
                 before,
                 after / before,
                 at_most=SLOWER,
             ),
             Row(
-                f"a run with nothing new after {last:,} batches, against {early + some}",
+                f"a run with nothing new after {len(old.times):,} batches,"
+                f" against {len(young.times)}",
                 nothing_new_later,
                 nothing_new,
                 nothing_new_later / nothing_new,
@@ -194,28 +201,28 @@ def _endurance(folder: Path, batches: int) -> Report:
     )
 
 
-def _growing(path: Path) -> BusyStore:
-    return BusyStore(path, at_once=FEW // 3, every=60.0)
+class _Growing:
+    """A lake, and a store whose events come to it a few at a time."""
 
+    def __init__(self, spark: SparkSession, lake: Path) -> None:
+        self.times: list[float] = []
+        """The seconds of each batch."""
+        self._store = BusyStore(lake.with_suffix(".sqlite3"), at_once=FEW // 3, every=60.0)
+        self._pipeline = Pipeline(self._store.url, lake, spark=spark, rows_per_batch=FEW)
+        self._events = 0
 
-def _batches(spark: SparkSession, store: BusyStore, lake: Path, upto: int) -> list[float]:
-    """The seconds of each batch of a run that brings what the store writes now."""
-    store.work(upto)
-    times: list[float] = []
-    Pipeline(store.url, lake, spark=spark, rows_per_batch=FEW).run(
-        on_progress=lambda batch: times.append(batch.seconds)
-    )
-    return times
+    def bring(self, batches: int = 0) -> None:
+        """About so many batches, in one run."""
+        if batches:
+            self._events += batches * FEW
+            self._store.work(self._events)
+        self._pipeline.run(on_progress=lambda batch: self.times.append(batch.seconds))
 
+    def __enter__(self) -> Self:
+        return self
 
-def _empty_runs(spark: SparkSession, *places: tuple[BusyStore, Path]) -> list[float]:
-    """The seconds of a run that finds nothing new, in each of these lakes, which take turns."""
-
-    def nothing(store: BusyStore, lake: Path) -> None:
-        assert Pipeline(store.url, lake, spark=spark).run().events == 0
-
-    rounds = [[seconds(partial(nothing, *place)) for place in places] for _ in range(EMPTY_RUNS)]
-    return [median(times) for times in zip(*rounds, strict=True)]
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
 
 
 # --- the report -----------------------------------------------------------------------------------

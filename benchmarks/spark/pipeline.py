@@ -170,7 +170,9 @@ def _endurance(folder: Path, batches: int) -> Report:
             for _ in range(some):
                 young.bring(1)
                 old.bring(1)
-            empty = [(seconds(young.bring), seconds(old.bring)) for _ in range(EMPTY_RUNS)]
+            empty = [
+                (seconds(young.find_nothing), seconds(old.find_nothing)) for _ in range(EMPTY_RUNS)
+            ]
     finally:
         spark.stop()
     nothing_new, nothing_new_later = (median(times) for times in zip(*empty, strict=True))
@@ -211,12 +213,14 @@ class _Growing:
         self._pipeline = Pipeline(self._store.url, lake, spark=spark, rows_per_batch=FEW)
         self._events = 0
 
-    def bring(self, batches: int = 0) -> None:
-        """About so many batches, in one run."""
-        if batches:
-            self._events += batches * FEW
-            self._store.work(self._events)
+    def bring(self, batches: int) -> None:
+        """At least so many batches, in one run."""
+        self._events += batches * FEW
+        self._store.work(self._events)
         self._pipeline.run(on_progress=lambda batch: self.times.append(batch.seconds))
+
+    def find_nothing(self) -> None:
+        assert self._pipeline.run().events == 0
 
     def __enter__(self) -> Self:
         return self

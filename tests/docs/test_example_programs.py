@@ -129,7 +129,6 @@ def test_the_main_job_runs_with_spark_and_again_without_java(tmp_path: Path) -> 
     assert "<svg" in (tmp_path / "main_job.html").read_text()
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_spark_example_shows_what_it_is_about_or_what_is_missing(tmp_path: Path) -> None:
     output = run("spark.py", tmp_path)

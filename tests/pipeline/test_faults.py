@@ -151,7 +151,6 @@ spark.stop()
 """
 
 
-@pytest.mark.long
 def test_a_full_disk_ends_a_run_and_the_next_one_goes_on_when_there_is_room(
     url: str, tmp_path: Path
 ) -> None:

@@ -10,8 +10,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from localqueue import Journal, PersistentQueue
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.replaying.replay import replay
@@ -84,7 +82,6 @@ class Process:
         return counts
 
 
-@pytest.mark.long
 def test_each_message_is_put_once_by_a_killed_replay_and_two_at_once(
     spark: SparkSession, url: str, lake: Lake
 ) -> None:

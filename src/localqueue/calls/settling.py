@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -16,13 +16,13 @@ from localqueue.errors import InvalidArgument, WrongType
 from localqueue.message import QueueMessage, Receipt
 from localqueue.outcome import Ack, DeadLetter, Release, describe_error
 from localqueue.stores.protocol import Cancelled, LeaseAnswer
-from localqueue.stores.receipts import Receipts
 
 Given = QueueMessage[Any] | str
 """A message, or an id: then the caller acts as an operator, on whatever lease there is."""
 
 # A function of Python's own for each of a batch would take longer than to remove its row.
 _proof = attrgetter(*Receipt._fields)
+_receipt: Callable[[tuple[Any, ...]], Receipt] = partial(tuple.__new__, Receipt)
 
 
 class Settling:
@@ -48,11 +48,12 @@ class Settling:
     async def ack_many(self, messages: Iterable[Given]) -> list[bool]:
         attachment, face = self._attachment, self._face
         when = attachment.when or await face.open()
-        given = list(messages)
+        given, receipts = list(messages), []
         if not given:
             return []
-        receipts: Sequence[Receipt] | None = self._own_of_all(given)
-        if receipts is None:
+        if set(map(type, given)) == {QueueMessage}:
+            receipts = [*map(_receipt, map(_proof, given))]
+        if not receipts or {receipt[0] for receipt in receipts} != {self._name}:
             receipts = [await self.receipt(message) for message in given]
         answers = await face.ask(lambda store: store.ack_many(receipts, now=when.now))
         attachment.unfinished.discard(receipts)
@@ -139,13 +140,6 @@ class Settling:
         if isinstance(message, QueueMessage) and message.queue == self._name:
             return Receipt(message.queue, message.id, message.token)
         return None
-
-    def _own_of_all(self, given: list[Given]) -> Receipts | None:
-        """The proofs of messages that are all this queue's."""
-        if set(map(type, given)) != {QueueMessage}:
-            return None
-        queues, ids, tokens = zip(*map(_proof, given), strict=True)
-        return Receipts(self._name, ids, tokens) if set(queues) == {self._name} else None
 
     async def _elsewhere(self, message: QueueMessage[Any]) -> Receipt:
         """A message that this queue's settings sent to another one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from localqueue.errors import StoreCorrupt
 
@@ -17,29 +17,24 @@ _IS_ID = re.compile(r"[0-9a-f]{16}[0-7][0-9a-f]{15}").fullmatch
 class Identity:
     """Which bits the file had from which seq on; a restored backup continues with new ones."""
 
-    __slots__ = ("_bits", "_from", "_made")
+    __slots__ = ("_bits", "_from")
 
     def __init__(self, rows: list[tuple[int, str]]) -> None:
         if not rows or not all(isinstance(bits, str) and _IS_BITS(bits) for _, bits in rows):
             raise StoreCorrupt("the identity of the file is damaged; nothing was changed")
         self._from = [from_seq for from_seq, _ in rows]
         self._bits = [bits for _, bits in rows]
-        self._made: tuple[list[str], Sequence[int]] = ([], ())
-        """The last ids that were made together: they come back together."""
 
     def public(self, seq: int) -> str:
         if len(self._bits) == 1:
             return f"{self._bits[0]}{seq:016x}"
         return f"{self._bits[bisect_right(self._from, seq) - 1]}{seq:016x}"
 
-    def publics(self, seqs: Sequence[int]) -> list[str]:
+    def publics(self, seqs: Iterable[int]) -> list[str]:
         if len(self._bits) == 1:
             bits = self._bits[0]
-            made = [f"{bits}{seq:016x}" for seq in seqs]
-        else:
-            made = [self.public(seq) for seq in seqs]
-        self._made = made, seqs
-        return made
+            return [f"{bits}{seq:016x}" for seq in seqs]
+        return [self.public(seq) for seq in seqs]
 
     def seq(self, public: str) -> int | None:
         """The seq of a public id or position; None when it is not of this file."""
@@ -51,9 +46,6 @@ class Identity:
 
     def seqs(self, publics: Sequence[str]) -> list[int] | None:
         """The seqs of these public ids; None when one of them is not of this file."""
-        made, known = self._made
-        if made == list(publics):
-            return list(known)
         first = self.seq(publics[0])
         if first is None or len(publics) == 1:
             return None if first is None else [first]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from localqueue.message import Receipt
-from localqueue.stores.receipts import Receipts
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT
 from localqueue.stores.sqlite.verbs.lease_plain import is_run
@@ -24,22 +22,16 @@ def ack_plain(tx: Transaction, receipts: Sequence[Receipt]) -> bool:
     """
     if not receipts:
         return True
-    names, ids, tokens = _columns(receipts)
+    names, ids, tokens = zip(*receipts, strict=True)
     queue = tx.queue(names[0])
     numbers = tx.file.identity.seqs(ids)
     if queue is None or numbers is None or None in tokens or names.count(names[0]) != len(names):
         return False
     tx.write_messages()
     token = tokens[0]
-    if 0 < token < LARGEST_TOKEN and list(tokens) == list(range(token, token + len(tokens))):
+    if 0 < token < LARGEST_TOKEN and tokens == tuple(range(token, token + len(tokens))):
         return _ack_in_order(tx, queue, numbers, token)
     return _ack_in_any_order(tx, queue, numbers, tokens)
-
-
-def _columns(receipts: Sequence[Receipt]) -> Iterable[Any]:
-    if type(receipts) is Receipts:
-        return (receipts.queue,), receipts.ids, receipts.tokens
-    return zip(*receipts, strict=True)
 
 
 def _ack_in_order(tx: Transaction, queue: QueueRow, numbers: Sequence[int], token: int) -> bool:

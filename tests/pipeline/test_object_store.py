@@ -79,7 +79,7 @@ def test_a_log_stays_short_in_an_object_store(port: int, monkeypatch: pytest.Mon
     for seq in range(1, 31):
         assert table.append([], Feed(), {HERE: seq})
 
-    commits = [name for name in table.location.names("_delta_log") if name.endswith(".json")]
+    commits = [name for name in (table.location / "_delta_log").names() if name.endswith(".json")]
     assert sorted(int(name[:20]) for name in commits) == list(range(24, 31))
     found = lake.table("things")
     assert found is not None

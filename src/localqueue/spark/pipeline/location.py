@@ -107,13 +107,14 @@ class Location:
             return Path(self.uri, name).open("rb")
         return self.file_system().open_input_file(name)
 
-    def names(self, folder: str) -> list[str]:
-        """The names of the files in a folder of this folder."""
+    def names(self) -> list[str]:
+        """The names of what is in the folder; none when it is not there."""
         if self.is_local:
-            return [path.name for path in Path(self.uri, folder).iterdir()]
+            folder = Path(self.uri)
+            return [path.name for path in folder.iterdir()] if folder.is_dir() else []
         from pyarrow.fs import FileSelector
 
-        found = self.file_system().get_file_info(FileSelector(folder))
+        found = self.file_system().get_file_info(FileSelector("", allow_not_found=True))
         return [info.base_name for info in found]
 
     def delete(self, name: str) -> None:

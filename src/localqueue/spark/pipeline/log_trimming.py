@@ -17,7 +17,6 @@ KEPT = 100
 """Commits that stay at least."""
 EVERY = 50
 """Commits between two looks at what can go."""
-_FOLDER = "_delta_log"
 _NUMBERED = re.compile(r"(\d{20})\.").match
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet").fullmatch
 
@@ -26,7 +25,7 @@ class LogTrimmer:
     """For one who commits to a table; several may do so at once."""
 
     def __init__(self, location: Location, version: int) -> None:
-        self._location = location
+        self._log = location / "_delta_log"
         self._next = version - version % EVERY + EVERY
 
     def committed(self, version: int) -> None:
@@ -40,7 +39,7 @@ class LogTrimmer:
         """Those before the last checkpoint that is not newer than this."""
         numbered = sorted(
             (int(found[1]), name)
-            for name in self._location.names(_FOLDER)
+            for name in self._log.names()
             if (found := _NUMBERED(name)) is not None
         )
         checkpoints = [n for n, name in numbered if n <= newest and _CHECKPOINT(name)]
@@ -48,4 +47,4 @@ class LogTrimmer:
             # The oldest first: whatever ends in the middle leaves no gap.
             for n, name in numbered:
                 if n < checkpoints[-1]:
-                    self._location.delete(f"{_FOLDER}/{name}")
+                    self._log.delete(name)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-
-from pyarrow.fs import FileSelector, FileType
 
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.lake_errors import lake_errors
@@ -49,16 +46,9 @@ def tables_of(lake: Lake) -> list[TableFacts]:
 
 
 def table_names(lake: Lake) -> list[str]:
-    """The names of its tables, and of folders that may be some."""
-    if lake.location.is_local:
-        folder = Path(lake.location.uri)
-        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    else:
-        with lake_errors(f"listing {lake.location}"):
-            inside = lake.location.file_system().get_file_info(
-                FileSelector("", allow_not_found=True)
-            )
-        names = [each.base_name for each in inside if each.type == FileType.Directory]
+    """The names of its tables, and of what else is there that may be one."""
+    with lake_errors(f"listing {lake.location}"):
+        names = lake.location.names()
     known = {definition.name: rank for rank, definition in enumerate(DEFINITIONS)}
     visible = [name for name in names if not name.startswith(("_", "."))]
     return sorted(visible, key=lambda name: (known.get(name, len(known)), name))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.spark import class_archive
 
 
 class FilesOfSparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -22,8 +22,7 @@ class FilesOfSparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist 
 
 
 def pytest_configure() -> None:
-    """Machines of Java are many here and live for seconds: what is compiled best comes too late."""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    class_archive.use()
 
 
 @pytest.hookimpl(optionalhook=True)

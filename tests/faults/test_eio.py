@@ -63,7 +63,9 @@ def test_nothing_is_lost_when_it_was_sqlite_whose_sync_failed(
     folder: Path, fails_at: int, processes: int
 ) -> None:
     """It syncs the -wal when it begins anew and for a checkpoint, whose failures it passes over."""
-    recording = work(folder, fails_at, of="SQLite", steps=500, processes=processes)
+    # So many that there is a checkpoint for each sync.
+    steps = max(500, 300 * fails_at)
+    recording = work(folder, fails_at, of="SQLite", steps=steps, processes=processes)
     since = recording.failed_at()
 
     cut_in_ways(recording, 3, since)

@@ -13,9 +13,10 @@ from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.testing.model_run import compare_with_model
 from localqueue.testing.side_by_side import SideBySide
 
-SEEDS = range(1, 11)
+SEEDS = range(1, 6)
 OPERATIONS = 2_500
-MANY = 10_000
+MORE_SEEDS = range(1, 11)
+MORE_OPERATIONS = 10_000
 
 
 def in_memory() -> SideBySide:
@@ -53,10 +54,10 @@ def test_the_sqlite_store_answers_as_the_model_does_and_after_reopening_too(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", MORE_SEEDS)
 def test_both_stores_answer_as_the_model_does_four_times_as_long(seed: int, tmp_path: Path) -> None:
-    compare_with_model(in_memory, seed=seed, operations=MANY)
-    compare_with_model(in_a_file(tmp_path), seed=seed, operations=MANY)
+    compare_with_model(in_memory, seed=seed, operations=MORE_OPERATIONS)
+    compare_with_model(in_a_file(tmp_path), seed=seed, operations=MORE_OPERATIONS)
 
 
 @pytest.mark.long

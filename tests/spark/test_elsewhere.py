@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -74,7 +75,11 @@ def run(master: str, url: str, folder: Path, **env: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         timeout=500,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **env},
+        env={
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
+            **env,
+        },
         check=False,
     )
     assert answer.returncode == 0, answer.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -97,9 +96,9 @@ def present_leased(
 ) -> tuple[list[QueueMessage[Any]], list[tuple[Receipt, DamagedMessage]]]:
     """The messages that a lease took, and the receipts of those that cannot be decoded."""
     if type(leased) is LeasedTogether:
-        # One that cannot be decoded is found below, and the others with it.
-        with contextlib.suppress(DamagedMessage):
-            return _present_together(leased, codec, drift), []
+        together = _present_together(leased, codec, drift)
+        if together is not None:
+            return together, []
     messages, damaged = [], []
     for stored in leased:
         try:
@@ -111,12 +110,16 @@ def present_leased(
 
 def _present_together(
     leased: LeasedTogether, codec: Codec, drift: float
-) -> list[QueueMessage[Any]]:
+) -> list[QueueMessage[Any]] | None:
+    """None when one of them cannot be decoded."""
     json = decoder("json", codec)
-    if type(json) is JsonCodec:
-        values = json.decode_many(leased.bodies)
-    else:
-        values = [json.decode(body) for body in leased.bodies]
+    try:
+        if type(json) is JsonCodec and len(leased.bodies) > 1:
+            values = json.decode_many(leased.bodies)
+        else:
+            values = [json.decode(body) for body in leased.bodies]
+    except DamagedMessage:
+        return None
     created, available = leased.created_at, leased.available_at
     if drift:
         created = [moment + drift for moment in created]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from localqueue.stores.protocol import Waiter
 
@@ -63,6 +63,8 @@ class LoopBell:
         self._heard: asyncio.Future[None] | None = None
         self._rung = False
         self._told: asyncio.Task[bool] | None = None
+        self._listens = False
+        """Whether who sleeps wants to be told."""
 
     def ring(self) -> None:
         if self._rung:
@@ -82,16 +84,25 @@ class LoopBell:
         # After there is something to wake: whoever rings now does so, and whoever did is seen.
         if self._rung:
             return False
-        events: list[asyncio.Future[Any]] = [heard]
-        if waiter is not None:
-            if self._told is None:
-                self._told = asyncio.ensure_future(waiter.wait_async(seconds))
-            events.append(self._told)
-        await asyncio.wait(events, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self._told is None or not self._told.done():
+        if waiter is not None and self._told is None:
+            self._told = asyncio.ensure_future(waiter.wait_async(seconds))
+            self._told.add_done_callback(self._hear)
+        self._listens = waiter is not None
+        if not self._is_told():
+            # By hand: asyncio.wait takes a turn of the loop more, and a message waits for its end.
+            timer = self._loop.call_later(seconds, self._wake)
+            try:
+                await heard
+            finally:
+                timer.cancel()
+        if not self._is_told():
             return False
         told, self._told = self._told, None
-        return told.result()
+        return told is not None and told.result()
+
+    def _is_told(self) -> bool:
+        """Whether the waiter was, and who sleeps wants to know."""
+        return self._listens and self._told is not None and self._told.done()
 
     async def let_go(self) -> None:
         told, self._told = self._told, None
@@ -99,6 +110,11 @@ class LoopBell:
             told.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await told
+
+    def _hear(self, told: asyncio.Future[bool]) -> None:
+        # One that was taken, or cancelled, has nothing to say any more.
+        if told is self._told and self._listens:
+            self._wake()
 
     def _wake(self) -> None:
         if self._heard is not None and not self._heard.done():

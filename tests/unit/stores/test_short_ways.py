@@ -101,6 +101,7 @@ class Script:
             liveness=self.random.choice([None, "pid"]),
             codecs=self.random.choice([None, ("json",), ("json", "bytes")]),
             prefetched=self.random.choice([False, True]),
+            remove=self.random.random() < 0.2,
         )
 
     def lease(self) -> None:

@@ -26,10 +26,15 @@ class Companions:
         self.lock = self.folder / "lock"
         self.turn = self.folder / "turn"
         self.ballast = self.folder / "ballast"
+        self._fifos: dict[tuple[str, int], str] = {}
 
-    def fifo(self, what: str, queue: int) -> Path:
+    def fifo(self, what: str, queue: int) -> str:
         """``ready`` or ``room`` of a queue, by its row number; 0 is told of new queues."""
-        return self.folder / f"{what}-{queue}"
+        path = self._fifos.get((what, queue))
+        if path is None:
+            # Asked for with every wake-up: joining paths takes longer than to open one.
+            path = self._fifos[what, queue] = str(self.folder / f"{what}-{queue}")
+        return path
 
     def enter(self) -> int:
         """Make the folder and be one of its users; a descriptor for ``leave``."""

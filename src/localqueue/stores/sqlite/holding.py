@@ -60,6 +60,15 @@ class Holding:
 
     def opened(self, deadline: float) -> OpenFile:
         """For the one who writes: it may be opened anew."""
+        file = self._file
+        if (
+            file is not None
+            and time.monotonic() <= self._sure_until
+            and not (self._closed or self._doubted)
+            and file.pid == os.getpid()
+        ):
+            # Nobody takes it away from one who writes, and the last look was a moment ago.
+            return file
         with self._mutex:
             if self._doubted and self._file is not None and self._unread(deadline):
                 self._doubted = False

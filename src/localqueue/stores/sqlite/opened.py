@@ -21,6 +21,8 @@ from localqueue.stores.sqlite.view import FileState
 LARGEST_WAL = 64 * 1024 * 1024
 LOOK_AT_WAL = 64
 """Commits between two looks at its size."""
+WRITE_BEHIND = 64
+"""Commits between two times that the system is asked to begin writing the -wal."""
 LONGEST_RESTART = 0.2
 LONGEST_CLOSE = 5.0
 
@@ -159,6 +161,11 @@ class OpenFile:
                 if size > LARGEST_WAL + self._pinned:
                     # One who reads for long keeps it from starting anew: next time much later.
                     self._pinned = 0 if self._restart_wal("RESTART") else size
+
+    def write_behind(self) -> None:
+        """For commits that nobody syncs, without the lock: see ``Wal.start_writing``."""
+        if self._commits % WRITE_BEHIND == 0:
+            self.wal.start_writing()
 
     def _restart_wal(self, how: Literal["RESTART", "TRUNCATE"]) -> bool:
         """Whether all of it is in the database, and the next commit begins at its start."""

@@ -78,7 +78,7 @@ SELECT {row}, {content} WHERE m.queue = ? AND m.state = 0 ORDER BY m.rank, m.pos
 -- others are as put left them, on a message that has nothing but a value.
 SELECT id, rank, pos, created_at, checksum, value,
     coalesce(error, failed_at, dedupe_key, key, expires_at, origin, alias, codec, body, headers)
-        IS NULL AND attempts + failures + crashes + ended = 0
+        IS NULL AND attempts + failures + crashes + ended = 0 AND last = id
 FROM message WHERE queue = ? AND state = 0 ORDER BY rank, pos, id LIMIT ?
 
 -- name: is_ready (hot)
@@ -138,6 +138,15 @@ FROM json_each(?4) AS j CROSS JOIN message AS m WHERE m.id = j.value
 SELECT ?1 + m.id - ?4, ?2, m.queue, coalesce(m.origin, m.id), m.last, 3, 0, 3, 1, m.attempts + 1,
     ?3, 0
 FROM message AS m WHERE m.id BETWEEN ?4 AND ?5
+
+-- name: add_lease_event_of_plain (hot)
+-- Of a message that nothing has happened to: what its row has to tell is known.
+{lease_event} VALUES (?1, ?2, ?3, ?4, ?4, 3, 0, 3, 1, 1, ?5, 0)
+
+-- name: lease_plain_message (hot)
+UPDATE OR FAIL message SET state = 3, attempts = 1, token = ?1, last = ?1, due_at = ?2, worker = ?3,
+    liveness = ?4, leased_at = ?5, note = ?6
+WHERE id = ?7
 
 -- name: plain_to_ack (fragment)
 coalesce(m.key, m.dedupe_key, m.body) IS NULL AND m.ended = 0
@@ -248,6 +257,13 @@ WHERE queue = ? AND state = 0 AND (expires_at IS NULL OR expires_at > ?) AND ran
 ORDER BY rank, pos, id LIMIT 1
 
 -- ------------------------------------------------------------------------------------------ sweep
+
+-- name: is_anything_due (hot)
+-- The answer is nearly always no: one statement then instead of three.
+SELECT 1 FROM message WHERE state = 3 AND queue = ?1 AND due_at <= ?2
+UNION ALL SELECT 1 FROM message WHERE state = 1 AND queue = ?1 AND due_at <= ?2
+UNION ALL SELECT 1 FROM message WHERE state < 3 AND queue = ?1 AND expires_at <= ?2
+LIMIT 1
 
 -- name: ended_leases (hot)
 SELECT {row}, NULL, NULL FROM message AS m

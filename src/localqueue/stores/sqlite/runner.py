@@ -178,7 +178,9 @@ class FileRunner:
         try:
             # Once more: it may have gone while they waited for the lock, with what they put.
             self._holding.check_same_file(file)
-            if self._syncs and _has_to_last(group):
+            if not self._syncs:
+                file.write_behind()
+            elif _has_to_last(group):
                 self._sync(file)
         except StoreError as error:
             for call in calls:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from localqueue.errors import StoreError
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest
-from localqueue.stores.sqlite import opened
+from localqueue.stores.sqlite import durability, opened
 from localqueue.stores.sqlite.turnstile import SYNC_FAILED, Turnstile
 from localqueue.stores.sqlite.view import Transaction
 from tests.unit.stores.engine.phrases import (
@@ -51,10 +52,10 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def test_a_full_store_syncs_puts_and_acks_before_it_answers_and_a_relaxed_one_does_not(
     tmp_path: Path, disk: Disk
 ) -> None:
-    for durability, syncs in (("full", 2), ("relaxed", 0)):
-        folder = tmp_path / durability
+    for kind, syncs in (("full", 2), ("relaxed", 0)):
+        folder = tmp_path / kind
         folder.mkdir()
-        with make_store(folder, durability=durability) as store:
+        with make_store(folder, durability=kind) as store:
             disk.syncs = 0
             put(store)
             (leased,) = store.lease(LeaseRequest((QUEUE,), 1), now=1.0)
@@ -103,6 +104,34 @@ def test_sqlite_itself_syncs_only_at_checkpoints(tmp_path: Path) -> None:
         assert runner_of(store).exclusively(
             lambda db: db.execute("PRAGMA synchronous").fetchone()
         ) == (1,)
+
+
+def test_only_a_relaxed_store_has_the_system_begin_to_write_before_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(durability, "_start_writing", begun.append)
+
+    for kind, times in (("full", 0), ("relaxed", 3)):
+        folder = tmp_path / kind
+        folder.mkdir()
+        with make_store(folder, durability=kind) as store:
+            for _ in range(3 * opened.WRITE_BEHIND):
+                put(store)
+
+        assert len(begun) == times
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such call")
+def test_the_system_takes_what_it_is_to_write(tmp_path: Path) -> None:
+    call = durability._write_behind()
+    path = tmp_path / "written"
+    path.write_bytes(bytes(100_000))
+
+    assert call is not None
+    with path.open("rb") as file:
+        assert call(file.fileno(), 0, 0, durability._SYNC_FILE_RANGE_WRITE) == 0
+    assert call(-1, 0, 0, durability._SYNC_FILE_RANGE_WRITE) == -1
 
 
 def test_a_failed_sync_leaves_the_outcome_unknown_and_nothing_is_lost_by_it(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from localqueue.message import Receipt
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT
-from localqueue.stores.sqlite.verbs.lease_plain import is_run
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 LARGEST_TOKEN = 2**62
@@ -30,11 +29,11 @@ def ack_plain(tx: Transaction, receipts: Sequence[Receipt]) -> bool:
     tx.write_messages()
     token = tokens[0]
     if 0 < token < LARGEST_TOKEN and tokens == tuple(range(token, token + len(tokens))):
-        return _ack_in_order(tx, queue, numbers, token)
+        return ack_in_order(tx, queue, numbers, token)
     return _ack_in_any_order(tx, queue, numbers, tokens)
 
 
-def _ack_in_order(tx: Transaction, queue: QueueRow, numbers: Sequence[int], token: int) -> bool:
+def ack_in_order(tx: Transaction, queue: QueueRow, numbers: Sequence[int], token: int) -> bool:
     """Messages in the order they were leased in; the first has this token.
 
     Events are written for those that are held. If that is not all of them, they are taken back.
@@ -54,6 +53,14 @@ def _ack_in_order(tx: Transaction, queue: QueueRow, numbers: Sequence[int], toke
     elif written:
         tx.db.execute(SQL.take_back_events, (seq,))
     return written == n
+
+
+def is_run(numbers: Sequence[int]) -> bool:
+    """Whether each is the one before it plus one."""
+    first, n = numbers[0], len(numbers)
+    return n == 1 or (
+        numbers[-1] == first + n - 1 and list(numbers) == list(range(first, first + n))
+    )
 
 
 def _ack_in_any_order(

@@ -42,7 +42,7 @@ DAMAGED: dict[str, Any] = {
 def lease(tx: Transaction, request: LeaseRequest) -> Sequence[StoredMessage]:
     """Up to ``limit`` messages, from the queues in the order given.
 
-    Plain ones in three statements; when anything else is among them, all are looked at one by one.
+    Plain ones in a few statements; when anything else is among them, all are looked at one by one.
     """
     tx.write_messages()
     queues = [queue for name in request.queues if (queue := tx.queue(name)) is not None]
@@ -101,9 +101,9 @@ class _Taken:
         return self.wants <= 0 or self.room <= 0
 
     def may_be_plain(self) -> bool:
-        """Whether the caller wants leases, and reads JSON."""
+        """Whether the caller reads JSON."""
         codecs = self.request.codecs
-        return not self.request.remove and (codecs is None or "json" in codecs)
+        return codecs is None or "json" in codecs
 
     def add(self, messages: Sequence[StoredMessage]) -> None:
         self.messages = [*self.messages, *messages] if self.messages else messages

@@ -1,15 +1,17 @@
-"""The short way to lease messages that have nothing but a value: three statements for all."""
+"""The short way to lease messages that have nothing but a value: a few statements for all."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
+from localqueue.errors import StoreCorrupt
 from localqueue.stores.leased import LeasedTogether
 from localqueue.stores.protocol import PREFETCHED, LeaseRequest, StoredMessage
 from localqueue.stores.sqlite.rows import plain_seals
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT, READY
+from localqueue.stores.sqlite.verbs.ack_plain import ack_in_order, is_run
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
 
@@ -32,7 +34,10 @@ def lease_plain(
     ):
         return None
     until = tx.now + request.timeout
-    token = lease_numbers(tx, queue, numbers, until, request)
+    lease = _lease_number if len(numbers) == 1 else lease_numbers
+    token = lease(tx, queue, numbers, until, request)
+    if request.remove and not ack_in_order(tx, queue, numbers, token):
+        raise StoreCorrupt(f"messages of {queue.name!r} cannot be removed")
     return LeasedTogether(
         queue.name, request.worker, tx.now, until, token, tx.file.identity.publics(numbers), bodies,
         ranks, created_at, positions,
@@ -61,12 +66,22 @@ def lease_numbers(
     return token
 
 
-def is_run(numbers: Sequence[int]) -> bool:
-    """Whether each is the one before it plus one."""
-    first, n = numbers[0], len(numbers)
-    return n == 1 or (
-        numbers[-1] == first + n - 1 and list(numbers) == list(range(first, first + n))
+def _lease_number(
+    tx: Transaction,
+    queue: QueueRow,
+    numbers: Sequence[int],
+    until: float,
+    request: LeaseRequest,
+) -> int:
+    """The same for one that is plain. Most calls are this one."""
+    (number,), worker, now = numbers, request.worker, tx.now
+    note = PREFETCHED if request.prefetched else None
+    token = tx.reserve(1, queue.id, READY, INFLIGHT, worker)
+    tx.db.execute(SQL.add_lease_event_of_plain, (token, now, queue.id, number, worker))
+    tx.db.execute(
+        SQL.lease_plain_message, (token, until, worker, request.liveness, now, note, number)
     )
+    return token
 
 
 def _are_sound(

@@ -54,7 +54,7 @@ def _is_time_for(tx: Transaction, queue: int, every: float) -> bool:
 def sweep(tx: Transaction, queue: QueueRow) -> bool:
     """Do what is due in this queue; whether anything was."""
     anything = False
-    for _ in range(MOST_SLICES):
+    for _ in range(MOST_SLICES if _is_anything_due(tx, queue) else 0):
         swept = end_leases(tx, queue) + promote_due(tx, queue) + expire_slice(tx, queue)
         if not swept:
             break
@@ -65,6 +65,14 @@ def sweep(tx: Transaction, queue: QueueRow) -> bool:
         tx.swept.add(_KEYS)
     tx.swept.add(queue.id)
     return anything
+
+
+def _is_anything_due(tx: Transaction, queue: QueueRow) -> bool:
+    """Whether a slice would find something; of a topic's subscriber only the slice can say."""
+    if queue.topic is not None:
+        return True
+    tx.write_messages()
+    return tx.db.execute(SQL.is_anything_due, (queue.id, tx.now)).fetchone() is not None
 
 
 def charged(liveness: str | None, note: str | None) -> bool:

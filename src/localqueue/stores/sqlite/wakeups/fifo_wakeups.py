@@ -162,7 +162,7 @@ class FifoWakeups:
 
     # --- how it is done -----------------------------------------------------------------------
     def _path(self, what: What, number: int) -> str:
-        return str(self._companions.fifo(what, number))
+        return self._companions.fifo(what, number)
 
     def _use(self, end: EndT) -> EndT:
         end.users += 1

@@ -18,12 +18,16 @@ class SleepingTask:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._told: asyncio.Future[None] = self.loop.create_future()
+        self._told: asyncio.Future[bool] = self.loop.create_future()
 
     async def sleep(self, timeout: float) -> bool:
         """Until it is woken; False when the time is over."""
-        await asyncio.wait([self._told], timeout=timeout)
-        return not self.is_asleep()
+        # By hand: asyncio.wait takes two more turns of the loop, and whoever is woken waits for it.
+        timer = self.loop.call_later(timeout, self._end, False)
+        try:
+            return await self._told
+        finally:
+            timer.cancel()
 
     def sleep_again(self) -> None:
         self._told = self.loop.create_future()
@@ -32,8 +36,11 @@ class SleepingTask:
         return not self._told.done()
 
     def wake(self) -> None:
+        self._end(True)
+
+    def _end(self, told: bool) -> None:
         if self.is_asleep():
-            self._told.set_result(None)
+            self._told.set_result(told)
 
     def wake_from_any_thread(self) -> None:
         # A loop that was closed has nobody left to wake.

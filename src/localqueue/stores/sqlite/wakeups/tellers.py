@@ -25,7 +25,6 @@ class Tellers:
     def __init__(self, companions: Companions) -> None:
         self._companions = companions
         self._ends: dict[Key, _WriteEnd] = {}
-        self._paths: dict[Key, str] = {}
         self._closed = False
         # Held during a fork too. Reentrant: a signal handler may put a message.
         self.lock = threading.RLock()
@@ -36,7 +35,7 @@ class Tellers:
         with self.lock:
             try:
                 if number == NEW_QUEUES:
-                    fifo.hang_up(self._path(key))
+                    fifo.hang_up(self._companions.fifo(*key))
                 else:
                     self._write(key)
             except OSError:
@@ -72,7 +71,7 @@ class Tellers:
                 self._close_all()
 
     def _open(self, key: Key) -> _WriteEnd | None:
-        path = self._path(key)
+        path = self._companions.fifo(*key)
         # Most queues never have a waiter; asking is cheaper than an error.
         fd = fifo.open_to_tell(path) if os.access(path, os.F_OK) else None
         if fd is None:
@@ -91,13 +90,7 @@ class Tellers:
         if now - end.checked < CHECK_AGAIN:
             return False
         end.checked = now
-        return not fifo.is_at(self._path(key), end.inode)
-
-    def _path(self, key: Key) -> str:
-        path = self._paths.get(key)
-        if path is None:
-            path = self._paths[key] = str(self._companions.fifo(*key))
-        return path
+        return not fifo.is_at(self._companions.fifo(*key), end.inode)
 
     def _close_all(self) -> None:
         while self._ends:

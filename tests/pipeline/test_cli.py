@@ -88,7 +88,9 @@ def test_the_group_lists_its_commands(capsys: Shown) -> None:
         (["pipeline", "run", "memory://", "lake"], "a store in memory"),
         (["pipeline", "report", "lake", "--since", "noon"], "'noon' is no time"),
         (["pipeline", "report", "lake", "--slo-target", "99"], "between 0 and 1"),
+        (["pipeline", "report", "lake", "--since", "2999-01-01"], "2999-01-01 is still to come"),
         (["pipeline", "report", "lake", "-o", "nowhere/r.html"], "no folder nowhere"),
+        (["pipeline", "report", "lake", "-o", "/"], "/ is a folder; name a file"),
         (["pipeline", "sql", "lake", "SELECT 1", "--csv", "--json"], "cannot both be meant"),
         (["pipeline", "compact", "lake", "evnts"], "no table of a pipeline is called 'evnts'"),
     ],
@@ -113,7 +115,10 @@ def test_what_cannot_be_meant_is_one_line_and_code_2(
     [
         ["pipeline", "run", "missing.db", "lake"],
         ["pipeline", "status", "lake", "missing.db"],
+        ["pipeline", "status", "missing"],
         ["pipeline", "tables", "missing"],
+        ["pipeline", "tables", "a file"],
+        ["pipeline", "run", "x.db", "a file"],
         ["pipeline", "report", "missing"],
         ["pipeline", "sql", "lake", "SELECT 1"],
         ["pipeline", "tables", "lake", "events"],
@@ -124,6 +129,7 @@ def test_an_error_of_the_library_is_one_line_and_code_1(
     arguments: list[str], capsys: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("a file").touch()
 
     assert run(arguments) == 1
 
@@ -131,7 +137,7 @@ def test_an_error_of_the_library_is_one_line_and_code_1(
     assert shown.out == ""
     assert shown.err.count("\n") == 1
     assert "Traceback" not in shown.err
-    assert list(tmp_path.iterdir()) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["a file"]
 
 
 def test_a_traceback_is_for_who_asks_for_it(tmp_path: Path) -> None:
@@ -256,6 +262,8 @@ def test_run_brings_a_store_to_a_lake_and_sql_and_status_tell_of_it(
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3
     assert "the first 2 rows" in shown.err
+    assert run([*ask, "SELECT 1 FROM mesages"]) == 2
+    assert "The lake has attempts, days, errors, events, hours, messages" in capsys.readouterr().err
     assert run([*ask, "SELEC 1"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     for change in ("INSERT OVERWRITE events SELECT * FROM events", "DROP TABLE events"):
@@ -276,8 +284,11 @@ def test_run_brings_a_store_to_a_lake_and_sql_and_status_tell_of_it(
     assert re.search(r"^all +\d+ +\d+ +1$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_a_run_that_is_interrupted_ends_after_its_batch_with_code_130(
-    queue: PersistentQueue[Any], url: str, lake: Lake, where: str
+    queue: PersistentQueue[Any], url: str, lake: Lake, where: str, number: signal.Signals
 ) -> None:
     queue.put_many(range(300))
     queue.close()
@@ -289,8 +300,8 @@ def test_a_run_that_is_interrupted_ends_after_its_batch_with_code_130(
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
 
-    # As a terminal does it: to everybody in the group, Java and the Python workers too.
-    os.killpg(process.pid, signal.SIGINT)
+    # As a terminal or a supervisor does it: to Java too.
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=120)
 
     assert process.returncode == 130, err

@@ -389,8 +389,10 @@ def test_a_full_disk_is_said_to_be_full_and_what_was_committed_is_intact(tmp_pat
 def test_a_folder_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
+    with pytest.raises(StoreUnsupported, match="is a file, and a lake is a folder"):
+        Lake(tmp_path / "file")
     with pytest.raises(Exception, match="things") as caught:
-        Lake(tmp_path / "file").create(THINGS)
+        Lake(tmp_path / "file" / "lake").create(THINGS)
 
     assert caught.type.__module__ == "localqueue.errors"
     assert not issubclass(caught.type, StoreFull)

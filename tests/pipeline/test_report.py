@@ -206,7 +206,9 @@ def test_a_short_time_is_shown_by_the_second_and_says_what_its_minutes_say(
     queues = [PersistentQueue[Any](name, store=url) for name in ("jobs", "mails")]
     for queue in queues:
         queue.put_many(range(30))
-        for n, message in enumerate(queue.get_messages(25, leased_by=f"w{n_of(queue)}")):
+        # Whoever has no name is a worker too.
+        worker = "w1" if queue.name == "jobs" else None
+        for n, message in enumerate(queue.get_messages(25, leased_by=worker)):
             if n % 5 == 0:
                 queue.dead_letter(message, error=ValueError(f"no {n}"))
             elif n % 5 == 1:
@@ -233,7 +235,7 @@ def test_a_short_time_is_shown_by_the_second_and_says_what_its_minutes_say(
         assert one.wait.quantile(0.5) == pytest.approx(other.wait.quantile(0.5), abs=1e-5)
         assert one.run.count == other.run.count
         assert one.busy.sum() == pytest.approx(other.busy.sum(), abs=1e-3)
-        assert one.workers.max() == other.workers.max()
+        assert one.workers.max() == other.workers.max() == (2 if one is overall(fine) else 1)
         assert one.succeeded == other.succeeded
         assert one.in_time == other.in_time == 1.0
     assert {(e.queue, e.error_type, e.count) for e in fine.errors} == {
@@ -241,12 +243,16 @@ def test_a_short_time_is_shown_by_the_second_and_says_what_its_minutes_say(
     }
 
 
-def n_of(queue: PersistentQueue[Any]) -> int:
-    return len(queue.name)
-
-
 def by_name(figures: Figures) -> list[Series]:
     return sorted(figures.queues, key=lambda one: one.name)
+
+
+def test_what_is_leased_ahead_makes_no_worker_busier_than_all_of_its_time(lake: Lake) -> None:
+    crowded = minute(0, waits=[1]) | {"busy": 600.0, "workers": 1}
+    idle = minute(60, waits=[1]) | {"busy": 0.0, "workers": 1}
+    fill(lake, MINUTES, [crowded, idle])
+
+    assert overall(figures_of(lake)).utilisation == 0.5
 
 
 def test_queues_of_one_name_in_two_stores_are_told_apart(lake: Lake) -> None:

@@ -46,7 +46,8 @@ def test_a_run_brings_the_journal_and_the_next_one_what_is_new(
     first = pipeline.run(on_progress=seen.append)
     reckon(lake, queue)
     assert first.events == len(rows_of(lake, "events")) == sum(batch.events for batch in seen)
-    assert first.added["messages"] == len(rows_of(lake, "messages"))
+    tables = ("messages", "minutes", "errors")
+    assert [first.added[name] for name in tables] == [len(rows_of(lake, name)) for name in tables]
     assert [row["value"] for row in rows_of(lake, "events")][1] == '{"n":0}'
 
     work(queue, 5)

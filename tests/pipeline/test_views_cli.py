@@ -13,8 +13,10 @@ import pytest
 
 from localqueue import PersistentQueue
 from localqueue.cli.app import run
+from localqueue.spark.pipeline.checkpoint import newest_batch
 from localqueue.spark.pipeline.lake import Lake
 from tests.pipeline.lives import bring
+from tests.spark.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,15 +119,20 @@ def test_ctrl_c_ends_alerts_with_code_130(
     PersistentQueue[Any]("jobs", store=url).put("a")
     alerts = PersistentQueue[Any]("alerts", store=url)
 
+    checkpoint = tmp_path / "checkpoint"
+
     def interrupt() -> None:
         alerts.get(timeout=120)
+        # What a batch that is interrupted has put is not counted: the next run does it again.
+        its_end = checkpoint / "commits" / str(newest_batch(checkpoint))
+        until(its_end.exists, "the batch did not end")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
     command = ["pipeline", "alerts", url, "--waiting", "jobs=0.1s", "--every", "0.1"]
 
-    assert run([*command, "--checkpoint", str(tmp_path / "checkpoint")]) == 130
+    assert run([*command, "--checkpoint", str(checkpoint)]) == 130
 
     thread.join()
     assert capsys.readouterr().out.splitlines()[-1] == "1 alert put into alerts"

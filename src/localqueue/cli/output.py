@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -85,27 +84,6 @@ def needs_spark() -> Iterator[None]:
             raise
         note(f'this command needs {error.name}; write pip install "localqueue[spark]"')
         raise typer.Exit(1) from error
-
-
-@contextmanager
-def quiet_java() -> Iterator[None]:
-    """Around the start of Spark: what Java writes to stderr is not shown, unless ``--debug``.
-
-    A process that is started inside has no stderr for its whole life; this one has it back.
-    """
-    if told.debug:
-        yield
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _is_number(cell: Any) -> bool:

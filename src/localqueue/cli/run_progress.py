@@ -83,4 +83,4 @@ def _events(n: int) -> str:
 
 
 def _added(added: Mapping[str, int]) -> str:
-    return ", ".join(f"{table} +{rows:,}" for table, rows in added.items() if rows) or "nothing new"
+    return ", ".join(f"{table} {rows:+,}" for table, rows in added.items() if rows) or "nothing new"

@@ -79,7 +79,8 @@ def _lead(path: Path, name: str, patience: float) -> int:
                 os.close(file)
                 raise ConfigurationError(
                     f"the consumer group {name!r} belongs to another query (process {leader}); stop"
-                    " that one, or give this one a consumerGroup of its own"
+                    " that one, or give this one another: a stream by its option consumerGroup, a"
+                    " pipeline by its name"
                 ) from None
             time.sleep(_LOOK_AGAIN)
         except BaseException:

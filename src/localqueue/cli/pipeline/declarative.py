@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from localqueue.cli.output import needs_spark, quiet_java, say, show_json
+from localqueue.cli.output import needs_spark, say, show_json
 from localqueue.cli.pipeline.arguments import JsonOption
+from localqueue.cli.starting_java import quiet_java
 
 
 def declarative(

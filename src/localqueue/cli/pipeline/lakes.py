@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import sys
+import tempfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from localqueue.cli.output import quiet_java, told
+from localqueue.cli.output import note, told
+from localqueue.cli.starting_java import deaf_java, quiet_java
 from localqueue.errors import StoreMissing
 
 if TYPE_CHECKING:
@@ -37,8 +42,13 @@ def spark_session(master: str | None) -> SparkSession:
     from localqueue.spark.sessions.spark_session import session
 
     _leave_errors_to_us()
-    with quiet_java():
-        return session(master)
+    # Spark makes a folder for tables of its own as soon as one is asked for that is not there.
+    warehouse = tempfile.mkdtemp(prefix="localqueue-warehouse-")
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    if sys.stderr.isatty():
+        note("starting Spark")
+    with quiet_java(), deaf_java():
+        return session(master, config={"spark.sql.warehouse.dir": warehouse})
 
 
 def _leave_errors_to_us() -> None:

@@ -131,8 +131,8 @@ def _show(done: Replayed, as_json: bool, dry_run: bool) -> None:
         note(f"{_messages(n)} of {queue} left out: the lake has no payload of them")
     if done.behind:
         note(
-            f"{done.behind:,} events of the window are not in the lake yet; run the pipeline, then"
-            " replay again"
+            f"{done.behind:,} events of the window are not in the lake yet; if they are of others"
+            " than what replays put, run the pipeline, then replay again"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,8 @@ def report(
 
     slo = Slo(span("--slo-wait", slo_wait).total_seconds(), slo_target)
     first, last = moment("--since", since), moment("--until", until)
+    if first is not None and first > datetime.now(UTC):
+        raise typer.BadParameter(f"{since} is still to come", param_hint="--since")
     if first is not None and last is not None and last <= first:
         raise typer.BadParameter(
             f"{until} is not after {since}; 2h means two hours ago", param_hint="--until"

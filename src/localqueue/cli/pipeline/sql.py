@@ -44,14 +44,18 @@ def sql(
     there = Lake(lake)
     some_tables(there)
     spark = spark_session(master)
+    names: list[str] = []
     try:
-        make_views(spark, there)
+        names = make_views(spark, there)
         check_asks(spark, query)
         answer = spark.sql(query)
         # One more than shown, to know that there are more.
         rows = (answer.limit(limit + 1) if limit else answer).collect()
     except PySparkException as error:
-        raise typer.BadParameter(first_line(error), param_hint="QUERY") from error
+        said = first_line(error)
+        if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            said = f"{said} The lake has {', '.join(sorted(names))}."
+        raise typer.BadParameter(said, param_hint="QUERY") from error
     shown, columns = rows[:limit] if limit else rows, answer.columns
     if as_json:
         for row in shown:

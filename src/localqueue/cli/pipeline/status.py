@@ -10,7 +10,7 @@ import typer
 from localqueue.cli.arguments import store_url as store_url_of
 from localqueue.cli.output import needs_spark, say, show_json, show_table
 from localqueue.cli.pipeline.arguments import JsonOption, LakeArgument
-from localqueue.cli.pipeline.lakes import facts_of_table
+from localqueue.cli.pipeline.lakes import facts_of_table, some_tables
 
 
 def status(
@@ -27,6 +27,7 @@ def status(
         from localqueue.spark.pipeline.report import units
         from localqueue.spark.pipeline.report.status import status_of
 
+    some_tables(Lake(lake))
     found = status_of(Lake(lake), None if store_url is None else store_url_of(store_url))
     if as_json:
         show_json(asdict(found) | {"tables": [facts_of_table(table) for table in found.tables]})

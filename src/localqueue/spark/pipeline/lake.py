@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from localqueue.errors import StoreUnsupported
 from localqueue.spark.pipeline.definition import Definition
 from localqueue.spark.pipeline.lake_errors import lake_errors
 from localqueue.spark.pipeline.location import Location
@@ -24,6 +25,8 @@ class Lake:
         self, location: str | Path, storage_options: Mapping[str, str] | None = None
     ) -> None:
         self.location = Location.parse(location, storage_options)
+        if self.location.is_local and Path(self.location.uri).is_file():
+            raise StoreUnsupported(f"{self.location} is a file, and a lake is a folder")
 
     def __repr__(self) -> str:
         return f"Lake({str(self.location)!r})"

@@ -62,7 +62,7 @@ def merge_summary(
     upto: Positions,
     summed: Summed | None = None,
 ) -> int:
-    """Bring the events up to these positions to the table; how many files were written.
+    """Bring the events up to these positions to the table; how many rows more it has.
 
     Its new rows, and those of its files that may have the same keys, are merged and put in the
     place of these files, in one commit with the position.
@@ -76,7 +76,7 @@ def merge_summary(
             news = summed.rows
         else:
             news = _summed_again(spark, step, events, events_between(floors, moves))
-        old, made = _written(step, table, news) if news.num_rows else ([], [])
+        old, made, before = _written(step, table, news) if news.num_rows else ([], [], 0)
         reach(f"pipeline.before-{table.name}")
         if old or made:
             done = table.rewrite(old, made, feed=feed, positions=moves)
@@ -84,7 +84,7 @@ def merge_summary(
             done = table.append([], feed, moves)
         if done:
             reach(f"pipeline.after-{table.name}")
-            return len(made)
+            return sum([file.rows for file in made]) - before
         for file in made:
             table.location.delete(file.path)
     raise busy(table)
@@ -103,8 +103,10 @@ def _summed_again(spark: SparkSession, step: MergeStep, events: Table, window: s
     return written.summaries.get(step.definition.name, step.begin().result())
 
 
-def _written(step: MergeStep, table: Table, news: pa.Table) -> tuple[list[str], list[DataFile]]:
-    """Which files go, and which take their place.
+def _written(
+    step: MergeStep, table: Table, news: pa.Table
+) -> tuple[list[str], list[DataFile], int]:
+    """Which files go, which take their place, and how many rows those had that go.
 
     The newest span gets a file of its own, for only that is likely to change again. So do the rows
     of other stores that were in the same files: these are not to be read for this one again.
@@ -125,7 +127,7 @@ def _written(step: MergeStep, table: Table, news: pa.Table) -> tuple[list[str], 
         for age in (pc.invert(is_new), is_new)
         if (some := rows.filter(pc.and_(place, age))).num_rows
     ]
-    return old, made
+    return old, made, sum([batch.num_rows for batch in there])
 
 
 def _shown(moment: datetime) -> str:

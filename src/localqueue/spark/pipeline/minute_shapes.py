@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from localqueue.spark.pipeline import hll, kll
 from localqueue.spark.pipeline.definition import MOMENT, columns
+from localqueue.spark.pipeline.minutes import UNNAMED
 from localqueue.spark.pipeline.slo import in_time
 
 KEYS = (
@@ -81,8 +82,8 @@ class _Summing:
         stays = pc.fill_null(pc.equal(entered, "inflight"), False)
         ended = pc.and_not(pc.fill_null(pc.equal(left, "inflight"), False), stays)
         self._shapes.append(_shapes(events, minute, ended, in_time(events, self._limits)))
-        names = ["store", "queue", "seq", "worker"]
-        rows = events.select(names).append_column("minute", minute)
+        rows = events.select(["store", "queue", "seq"]).append_column("minute", minute)
+        rows = rows.append_column("worker", pc.fill_null(events["worker"], UNNAMED))
         for name in ("waited", "ran"):
             rows = rows.append_column(name, _micros(events[name]))
         self._ended.append(rows.filter(ended))

@@ -66,7 +66,7 @@ class Progress:
     events: int
     """How many rows of the journal it read."""
     added: Mapping[str, int]
-    """How many rows each table got; of a table that merges, how many files were written."""
+    """How many rows more each table has: of a topic it may be fewer, when keys were deleted."""
     seconds: float
 
 

@@ -43,7 +43,7 @@ class KeyStep:
 def merge_keys(
     spark: SparkSession, step: KeyStep, table: Table, events: Table, feed: Feed, upto: Positions
 ) -> int:
-    """Bring the events up to these positions to the table; how many files were written."""
+    """Bring the events up to these positions to the table; how many rows more it has."""
     step.topic.claim(table)
     for _ in range(TRIES):
         floors = table.positions(feed, upto)
@@ -58,11 +58,11 @@ def merge_keys(
             window = f"{window} OR {later}"
             files = events.files(f"({window}) AND {of_the_queue}")
         said = changes(read_files(spark, events, files).where(window), step.topic)
-        old, made = _written(spark, step, table, said) if files else ([], [])
+        old, made, before = _written(spark, step, table, said) if files else ([], [], 0)
         reach(f"pipeline.before-{table.name}")
         if _committed(table, old, made, feed, moves):
             reach(f"pipeline.after-{table.name}")
-            return len(made)
+            return sum([file.rows for file in made]) - before
         for file in made:
             table.location.delete(file.path)
     raise busy(table)
@@ -84,20 +84,21 @@ def _what_came_later(events: Table, files: Collection[str]) -> str | None:
 
 def _written(
     spark: SparkSession, step: KeyStep, table: Table, said: DataFrame
-) -> tuple[list[str], list[DataFile]]:
-    """Which files go, and which take their place."""
+) -> tuple[list[str], list[DataFile], int]:
+    """Which files go, which take their place, and how many rows those had that go."""
     regions = Regions.of(table)
     said.persist()
     try:
         counted = said.groupBy(regions.number().alias(REGION)).count().collect()
         touched = {row[REGION] for row in counted}
         old = regions.files(touched)
-        n = sum(row["count"] for row in counted) + regions.rows_in(touched)
+        before = regions.rows_in(touched)
+        n = sum(row["count"] for row in counted) + before
         if not n:
-            return [], []
+            return [], [], 0
         there = read_files(spark, table, old).withColumn(DELETED, _false())
         rows = latest(said.unionByName(there)).where(f"NOT {DELETED}").drop(DELETED)
-        return old, write_regions(rows, regions, table.location, step.definition, n)
+        return old, write_regions(rows, regions, table.location, step.definition, n), before
     finally:
         said.unpersist()
 

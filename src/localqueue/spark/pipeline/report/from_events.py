@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from localqueue.spark.pipeline.minutes import UNNAMED
 from localqueue.spark.pipeline.report.crowds import Crowd
 from localqueue.spark.pipeline.report.levels import Levels, add_stuck, whole_minute
 from localqueue.spark.pipeline.report.reading import (
@@ -170,7 +171,7 @@ def _series(name: str, window: Window, rows: _Rows, limit: float | None, wait: f
     ran = ended & ~np.isnan(rows.leased_at)
     began, end = _spent(rows.leased_at[ran], window.edges), _spent(rows.at[ran], window.edges)
     one.busy = np.diff(began - end)
-    one.crowds = _crowds(rows.worker, np.fmin(rows.at, rows.leased_at), rows.at, window)
+    one.crowds = _crowds(rows, window)
     one.count_workers()
     return one
 
@@ -207,18 +208,19 @@ def _spent(moments: Numbers, edges: Numbers) -> Numbers:
     return np.asarray(before * (edges - edges[0]) - sums[before], np.float64)
 
 
-def _crowds(workers: Words, began: Numbers, ended: Numbers, window: Window) -> list[Crowd]:
-    """A worker is there from its first event to its last."""
-    first = np.full(len(workers.texts), np.inf)
-    last = np.full(len(workers.texts), -np.inf)
-    np.minimum.at(first, workers.numbers, began)
-    np.maximum.at(last, workers.numbers, ended)
+def _crowds(rows: _Rows, window: Window) -> list[Crowd]:
+    """A worker is there from its first event to its last; those without a name are one."""
+    texts = rows.worker.texts
+    first, last = np.full(len(texts), np.inf), np.full(len(texts), -np.inf)
+    held = rows.left.among("inflight") | rows.entered.among("inflight")
+    np.minimum.at(first, rows.worker.numbers[held], np.fmin(rows.at, rows.leased_at)[held])
+    np.maximum.at(last, rows.worker.numbers[held], rows.at[held])
     found: list[set[int | str]] = [set() for _ in range(window.spans)]
-    for name, came, went in zip(workers.texts, first, last, strict=True):
-        if name is not None and came <= went:
+    for name, came, went in zip(texts, first, last, strict=True):
+        if came <= went:
             begin, end = window.index(np.array([came, went]))
             for span in range(begin, end + 1):
-                found[span].add(name)
+                found[span].add(UNNAMED if name is None else name)
     return [frozenset(crowd) for crowd in found]
 
 

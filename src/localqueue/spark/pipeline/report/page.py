@@ -57,6 +57,8 @@ def check_folder_of(path: str | Path) -> None:
     """InvalidArgument when the page cannot be written there."""
     if not Path(path).absolute().parent.is_dir():
         raise InvalidArgument(f"there is no folder {Path(path).parent} for the report")
+    if Path(path).is_dir():
+        raise InvalidArgument(f"{path} is a folder; name a file for the report")
 
 
 def page(figures: Figures) -> str:

@@ -31,6 +31,7 @@ def charts_of(one: Series, slo: Slo) -> list[Chart]:
     waiting, losing = one.burns(slo)
     attempts = one.counts["attempts"]
     put, finished = one.counts["enqueued"] / width, one.counts["acked"] / width
+    used = np.minimum(1.0, shares(one.busy, one.workers * width))
     factor, per = units.rate_unit(float(max(put.max(), finished.max())))
     return [
         Chart(
@@ -54,7 +55,12 @@ def charts_of(one: Series, slo: Slo) -> list[Chart]:
             units.DURATION,
             _quantiles(one.waits),
         ),
-        Chart("Running time", "From the lease to its end.", units.DURATION, _quantiles(one.runs)),
+        Chart(
+            "Running time",
+            "From the lease to its end: also while it is leased ahead, behind others.",
+            units.DURATION,
+            _quantiles(one.runs),
+        ),
         Chart(
             "Failures",
             "Attempts that failed or are tried again, and lives that ended as dead letters.",
@@ -71,18 +77,18 @@ def charts_of(one: Series, slo: Slo) -> list[Chart]:
         ),
         Chart(
             "Workers",
-            "Handlers that ran on average, and different workers that were seen.",
+            "Messages in their hands on average, and different workers that were seen.",
             units.COUNT,
             [
                 Curve("workers", one.workers, "grey"),
-                Curve("busy", one.busy / width, "green", filled=True),
+                Curve("in hand", one.busy / width, "green", filled=True),
             ],
         ),
         Chart(
             "Utilisation",
-            "How much of their time workers ran a handler.",
+            "How much of their time workers had a message in hand.",
             units.PERCENT,
-            [Curve("", shares(one.busy, one.workers * width), "blue", filled=True)],
+            [Curve("", used, "blue", filled=True)],
         ),
         Chart(
             "SLO burn",

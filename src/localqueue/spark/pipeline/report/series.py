@@ -114,9 +114,11 @@ class Series:
 
     @property
     def utilisation(self) -> float | None:
-        """How much of their time workers were busy; None when there were none."""
-        there = float(self.workers.sum()) * self.window.width
-        return min(1.0, float(self.busy.sum()) / there) if there else None
+        """How much of their time workers had a message in hand; None when there were none."""
+        there = self.workers * self.window.width
+        # In no span more than all of it: what they have leased ahead is in their hands too.
+        busy = np.minimum(self.busy, there)
+        return float(busy.sum() / there.sum()) if there.any() else None
 
     @property
     def wait(self) -> Durations:

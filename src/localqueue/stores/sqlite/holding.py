@@ -16,8 +16,6 @@ from localqueue.stores.sqlite.opened import OpenFile
 
 MOST_READERS = 8
 """Connections that are kept for the next who reads."""
-SURE = 0.001
-"""How long a look at the file serves one who writes."""
 FAULTS = (*connection.DRIVER_ERRORS, OSError)
 
 
@@ -36,7 +34,6 @@ class Holding:
         self._closed = False
         self._file: OpenFile | None = None
         self._inode: tuple[int, int] | None = None
-        self._sure_until = 0.0
         self._abandoned: list[OpenFile] = []
         self._doubted = False
         """Whether SQLite said that the file cannot be read: that may have been a passing fault of
@@ -59,22 +56,19 @@ class Holding:
         return self._closed
 
     def opened(self, deadline: float) -> OpenFile:
-        """For the one who writes: it may be opened anew."""
+        """For the one who writes: it may be opened anew.
+
+        Whether it is still the same file is looked at when the lock is held: ``check_same_file``.
+        """
         file = self._file
-        if (
-            file is not None
-            and time.monotonic() <= self._sure_until
-            and not (self._closed or self._doubted)
-            and file.pid == os.getpid()
-        ):
-            # Nobody takes it away from one who writes, and the last look was a moment ago.
+        if file is not None and not (self._closed or self._doubted) and file.pid == os.getpid():
+            # Nobody takes it away from one who writes.
             return file
         with self._mutex:
             if self._doubted and self._file is not None and self._unread(deadline):
                 self._doubted = False
                 self._close_file()
-            # A look a moment ago serves: who writes looks once more before it answers.
-            return self._opened(deadline, look=time.monotonic() > self._sure_until)
+            return self._opened(deadline)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[tuple[OpenFile, sqlite3.Connection]]:
@@ -95,9 +89,11 @@ class Holding:
             self._give_back(file, db)
 
     def check_same_file(self, file: OpenFile) -> None:
-        self._sure_until = 0.0
+        """StoreMoved when it is gone. Asked with the lock held, before anything is stored.
+
+        One that goes away later takes with it what was stored, as it would after the answer.
+        """
         connection.check_same_file(self.name, file.inode)
-        self._sure_until = time.monotonic() + SURE
 
     def refuse(self) -> None:
         """Whoever comes from now on hears that it is closed."""
@@ -166,14 +162,14 @@ class Holding:
             lambda: not file.reading, max(0.0, deadline - time.monotonic())
         )
 
-    def _opened(self, deadline: float, *, look: bool = True) -> OpenFile:
+    def _opened(self, deadline: float) -> OpenFile:
         if self._opening and not self._changed.wait_for(
             lambda: not self._opening, max(0.0, deadline - time.monotonic())
         ):
             raise StoreBusy(f"{self.name}: another thread was opening it until the timeout")
         if self._closed:
             raise StoreClosed(f"{self.name}: the store was closed")
-        if look and self._inode is not None:
+        if self._inode is not None:
             connection.check_same_file(self.name, self._inode)
         if self._file is not None and self._file.pid != os.getpid():
             # A connection that crossed a fork all the same: closing it here would touch the

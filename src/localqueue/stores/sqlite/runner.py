@@ -98,6 +98,7 @@ class FileRunner:
             with self._holding.translated():
                 file.lock.acquire(deadline)
                 try:
+                    self._holding.check_same_file(file)
                     file.mind_marks()
                     return work(file.writer)
                 finally:
@@ -148,6 +149,7 @@ class FileRunner:
         try:
             file.lock.acquire(own.deadline)
             try:
+                self._holding.check_same_file(file)
                 file.wait_no_longer_than(own.deadline)
                 file.mind_marks()
                 group.commit(take)
@@ -176,8 +178,6 @@ class FileRunner:
         figures["commits"] += 1
         figures["largest_group"] = max(figures["largest_group"], len(calls))
         try:
-            # Once more: it may have gone while they waited for the lock, with what they put.
-            self._holding.check_same_file(file)
             if not self._syncs:
                 file.write_behind()
             elif _has_to_last(group):

@@ -181,6 +181,16 @@ class TheJournalTakesAnyPosition(MemoryQueueStore):
             return super().journal(queues, limit=limit)
 
 
+class QueuesAreToldOneAfterTheOther(MemoryQueueStore):
+    def journal(
+        self, queues: Sequence[str] | None = None, *, after: str | None = None, limit: int = 1000
+    ) -> list[JournalEvent]:
+        if queues is None:
+            return super().journal(after=after, limit=limit)
+        read = super().journal
+        return [event for queue in queues for event in read([queue], after=after, limit=limit)]
+
+
 class RecordsDoNotCompare(MemoryQueueStore):
     def change_records(self, changes: Sequence[RecordChange], *, now: Now) -> list[int]:
         return super().change_records([replace(change, expect=None) for change in changes], now=now)
@@ -337,6 +347,10 @@ CAUGHT_BY: list[tuple[type[MemoryQueueStore], str]] = [
     (TheJournalSkipsReleases, "counts_agree_with_the_journal_and_with_what_is_there"),
     (TheJournalTakesAnyPosition, "what_is_no_position_is_foreign"),
     (TheJournalTakesAnyPosition, "a_position_of_another_store_is_foreign"),
+    (
+        QueuesAreToldOneAfterTheOther,
+        "some_queues_are_told_page_by_page_as_they_are_among_all_others",
+    ),
     (RecordsDoNotCompare, "a_save_that_expects_another_version_is_refused"),
     (RecordsAreChangedOneByOne, "changes_are_applied_all_or_none"),
     (RecordsFollowTheirMessages, "a_record_that_is_unlike_keeps_the_messages_out"),

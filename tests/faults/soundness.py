@@ -101,6 +101,8 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
         [(folded,)] = db.execute("SELECT seq FROM mark WHERE name = 'fold'").fetchall()
         # Files of the first versions have an index instead.
         listed = set(db.execute("SELECT message, seq FROM ended")) if "ended" in tables else None
+        spans = db.execute("SELECT queue, first, last FROM span") if "span" in tables else None
+        within = None if spans is None else _numbers(spans.fetchall())
     if not trimmed:
         _check_whole(events)
         _check_lives(events, messages)
@@ -109,6 +111,8 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
         )
     if listed is not None:
         _check_ends(events, folded, listed)
+    if within is not None:
+        _check_spans(events, folded, within)
     tail = _sum(events, folded, events[-1].seq if events else 0)
     rows = Counter((row.queue, row.state) for row in messages.values())
     counted.update(tail)
@@ -152,6 +156,18 @@ def _check_ends(events: list[Event], folded: int, listed: set[tuple[int, int]]) 
     }
     if ends != listed:
         raise Unsound(f"ends of lives that are not listed, or no ends: {sorted(ends ^ listed)[:5]}")
+
+
+def _numbers(spans: list[tuple[int, int, int]]) -> Counter[tuple[int, int]]:
+    """How many spans of a queue each number is in. None of them is long."""
+    return Counter((queue, seq) for queue, first, last in spans for seq in range(first, last + 1))
+
+
+def _check_spans(events: list[Event], folded: int, within: Counter[tuple[int, int]]) -> None:
+    """Every event up to the fold is in one span of its queue; what is newer is in none."""
+    for event in events:
+        if within[event.queue, event.seq] != (event.seq <= folded):
+            raise Unsound(f"{event} is in {within[event.queue, event.seq]} spans of its queue")
 
 
 def _check_step(event: Event, before: Message | None) -> None:

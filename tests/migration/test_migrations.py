@@ -60,7 +60,23 @@ INSERT INTO counter VALUES (1, 0, 2);
 INSERT INTO kept VALUES (1, 8, 0, 0);
 UPDATE mark SET seq = 8 WHERE name = 'fold';
 """
-ROWS = {1: ROWS_OF_VERSION_1, 2: ROWS_OF_VERSION_2}
+# Two queues of version 3, folded up to 1,030: a busy one, one that has events in the first hundreds
+# and among the last, and an event of each that is newer.
+ROWS_OF_VERSION_3 = f"""
+INSERT INTO identity VALUES (0, '00112233445566aa');
+INSERT INTO clock VALUES (1, 'boot', 0.0);
+INSERT INTO queue VALUES (1, 'busy', '{{}}', 1, NULL), (2, 'quiet', '{{}}', 1, NULL);
+WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 1032)
+INSERT INTO event (seq, at, queue, message, kind, to_state, n, by)
+SELECT n, {NOW}, CASE WHEN n IN (2, 5, 300, 1028, 1032) THEN 2 ELSE 1 END, n, 1, 0, 1, 0
+FROM number;
+INSERT INTO message (id, queue, state, rank, pos, created_at, last, checksum, value)
+SELECT seq, queue, 0, 0, at, at, seq, 0, CAST('1' AS BLOB) FROM event;
+INSERT INTO counter VALUES (1, 0, 1026), (2, 0, 4);
+INSERT INTO kept VALUES (1, 1026, 0, 0), (2, 4, 0, 0);
+UPDATE mark SET seq = 1030 WHERE name = 'fold';
+"""
+ROWS = {1: ROWS_OF_VERSION_1, 2: ROWS_OF_VERSION_2, 3: ROWS_OF_VERSION_3}
 
 
 def make_file(path: Path, version: int, rows: str) -> Path:
@@ -69,8 +85,8 @@ def make_file(path: Path, version: int, rows: str) -> Path:
     db.executescript((HERE / f"schema_{version}.sql").read_text() + rows)
     db.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {version}")
-    for number, value in db.execute("SELECT id, value FROM message").fetchall():
-        sealed = _seal(value, number)
+    for number, queue, value in db.execute("SELECT id, queue, value FROM message").fetchall():
+        sealed = _seal(value, number, queue)
         db.execute("UPDATE message SET checksum = ? WHERE id = ?", (sealed, number))
     db.commit()
     db.close()
@@ -89,11 +105,17 @@ def file_of_version_2(tmp_path: Path) -> Path:
     return make_file(tmp_path / "queue.sqlite3", 2, ROWS_OF_VERSION_2)
 
 
-def _seal(value: bytes, number: int) -> int:
+@pytest.fixture
+def file_of_version_3(tmp_path: Path) -> Path:
+    """A file of version 3, with a journal of two queues."""
+    return make_file(tmp_path / "queue.sqlite3", 3, ROWS_OF_VERSION_3)
+
+
+def _seal(value: bytes, number: int, queue: int) -> int:
     from localqueue.codec import checksum
     from localqueue.stores.sqlite.rows import seal
 
-    return seal(checksum(value, None), number, 1)
+    return seal(checksum(value, None), number, queue)
 
 
 def _shape(path: Path) -> dict[str, set[tuple[str, ...]]]:
@@ -210,6 +232,45 @@ def test_what_ended_before_the_migration_is_listed_by_the_next_fold(
     found = db.execute("SELECT message, seq FROM ended").fetchall()
     assert found == [(2, 8), (3, 7), (4, 11)]
     db.close()
+
+
+def _positions(store: SQLiteQueueStore, queue: str) -> list[int]:
+    return [int(event.position[16:], 16) for event in store.journal([queue], limit=5_000)]
+
+
+def _spans(path: Path) -> list[tuple[int, int, int]]:
+    db = sqlite3.connect(path)
+    found = db.execute("SELECT queue, first, last FROM span ORDER BY queue, last").fetchall()
+    db.close()
+    return found
+
+
+def test_the_journal_of_before_the_migration_has_its_spans_after_it(
+    file_of_version_3: Path,
+) -> None:
+    quiet = [2, 5, 300, 1028, 1032]
+    with SQLiteQueueStore(file_of_version_3) as store:
+        told = {queue: _positions(store, queue) for queue in ("busy", "quiet")}
+
+        assert told == {"busy": sorted({*range(1, 1033)} - {*quiet}), "quiet": quiet}
+        assert store.check().problems == ()
+    assert [span for span in _spans(file_of_version_3) if span[0] == 2] == [
+        (2, 2, 5),
+        (2, 300, 300),
+        (2, 1028, 1028),
+    ]
+
+
+def test_what_was_not_folded_before_the_migration_is_found_after_the_next_fold(
+    file_of_version_3: Path,
+) -> None:
+    with SQLiteQueueStore(file_of_version_3) as store:
+        store.enqueue_many([Put("busy", b"1")] * EVERY, now=NOW)
+
+        assert _positions(store, "quiet")[:5] == [2, 5, 300, 1028, 1032]
+        assert len(_positions(store, "busy")) == 1032 - 5 + EVERY + 1
+        assert store.check().problems == ()
+    assert (2, 1032, 1032) in _spans(file_of_version_3)
 
 
 def test_a_migration_that_fails_leaves_the_old_file_as_it_was(

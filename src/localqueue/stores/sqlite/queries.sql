@@ -360,16 +360,25 @@ INSERT INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n,
     by, error_type, error_text, fingerprint, enqueued_at, leased_at, waited, body, detail)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: event (fragment)
+-- name: told (fragment)
 e.seq, e.at, e.queue, e.message, e.prev, e.kind, e.from_state, e.to_state, e.n, e.attempt, e.worker,
 e.by, e.error_type, e.error_text, e.fingerprint, e.enqueued_at, e.leased_at, e.waited, b.value,
-e.detail FROM event AS e LEFT JOIN body AS b ON b.id = e.body
+e.detail
+
+-- name: event (fragment)
+{told} FROM event AS e LEFT JOIN body AS b ON b.id = e.body
 
 -- name: events_after (hot)
 SELECT {event} WHERE e.seq > ? ORDER BY e.seq LIMIT ?
 
+-- name: folded_events (hot)
+-- Of one queue, up to the fold: from span to span, whatever lies between them.
+SELECT {told} FROM span AS s CROSS JOIN event AS e LEFT JOIN body AS b ON b.id = e.body
+WHERE s.queue = ?1 AND s.last > ?2 AND e.seq BETWEEN max(s.first, ?2 + 1) AND s.last AND e.queue = ?1
+ORDER BY s.last, e.seq LIMIT ?3
+
 -- name: events_of_queues (hot)
--- Events of other queues are passed inside SQLite, without their bodies.
+-- For the tail: events of other queues are passed inside SQLite, without their bodies.
 SELECT {event} WHERE e.seq > ? AND e.queue IN (SELECT value FROM json_each(?)) ORDER BY e.seq LIMIT ?
 
 -- name: read_event (hot)
@@ -388,6 +397,19 @@ WHERE d.message = ? AND e.seq = d.seq AND e.queue = ? ORDER BY d.seq DESC LIMIT 
 -- At a fold. OR IGNORE: nothing can fail, so SQLite need not be able to undo it row by row.
 INSERT OR IGNORE INTO ended (message, seq) SELECT message, seq FROM event
 WHERE seq > ? AND seq <= ? AND to_state IS NULL AND message IS NOT NULL
+
+-- name: list_spans
+-- At a fold, of queues that have few of its events. In parts of 256, so that two with many of others
+-- between them have a span each: passing so many rows costs as much as reading two. It sorts those
+-- few; each takes a fifth of a microsecond.
+INSERT INTO span (queue, last, first) SELECT queue, max(seq), min(seq) FROM event
+WHERE seq > ? AND seq <= ? AND queue IN (SELECT value FROM json_each(?)) GROUP BY queue, seq / 256
+
+-- name: list_span (hot)
+-- Of a queue that has many of them: one span, found from its two ends.
+INSERT INTO span (queue, last, first) VALUES (?3,
+    (SELECT seq FROM event WHERE seq > ?1 AND seq <= ?2 AND queue = ?3 ORDER BY seq DESC LIMIT 1),
+    (SELECT seq FROM event WHERE seq > ?1 AND seq <= ?2 AND queue = ?3 ORDER BY seq LIMIT 1))
 
 -- name: first_event
 SELECT seq, at FROM event ORDER BY seq LIMIT 1
@@ -441,6 +463,9 @@ UPDATE kept SET n = n - ?, trimmed = max(trimmed, ?), scanned = ? WHERE queue = 
 SELECT q.id, q.name, q.settings, k.n, k.trimmed, k.scanned
 FROM kept AS k JOIN queue AS q ON q.id = k.queue
 
+-- name: first_span (hot)
+SELECT first FROM span WHERE queue = ? ORDER BY last LIMIT 1
+
 -- name: first_within (hot)
 -- Of one queue's events in a window: the first after so many that are too many.
 SELECT seq FROM event WHERE seq > ? AND seq <= ? AND queue = ? ORDER BY seq LIMIT 1 OFFSET ?
@@ -463,8 +488,9 @@ DELETE FROM ended WHERE (message, seq) IN (SELECT message, seq FROM event
 -- name: trim_events (hot)
 DELETE FROM event WHERE seq > ? AND seq <= ? AND queue = ?
 
--- name: next_event (hot)
-SELECT seq FROM event WHERE seq > ? ORDER BY seq LIMIT 1
+-- name: forget_spans (hot)
+-- One that is trimmed in part stays as it is.
+DELETE FROM span WHERE queue = ? AND last <= ?
 
 -- name: readers
 SELECT name, seq, updated_at, max_age FROM reader ORDER BY name

@@ -1,4 +1,4 @@
--- Version 3 of a localqueue file. Times are store time, in seconds.
+-- Version 4 of a localqueue file. Times are store time, in seconds.
 -- States: 0 ready, 1 delayed, 2 held behind its ordering key, 3 inflight, 4 dead.
 -- STRICT and the checks let PRAGMA quick_check see a cell that holds what was never written.
 
@@ -130,6 +130,16 @@ CREATE TABLE ended (
     message INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
     PRIMARY KEY (message, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Where the events of a queue are, up to the fold: none is outside its spans, and no two of these
+-- overlap. Whoever reads a quiet queue goes from one to the next and does not meet what others wrote.
+-- Written by the fold, like the ends above; what is newer is in the tail of the journal.
+CREATE TABLE span (
+    queue INTEGER NOT NULL,
+    last  INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    PRIMARY KEY (queue, last)
 ) STRICT, WITHOUT ROWID;
 
 -- Counts up to the fold; what is newer is added from the tail of the journal.

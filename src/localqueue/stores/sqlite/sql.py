@@ -8,7 +8,7 @@ from importlib.resources import files
 
 APPLICATION_ID = 0x4C515545
 """The letters LQUE in the file's header: whose file it is."""
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _HERE = files("localqueue.stores.sqlite")
 _NAME = re.compile(r"^-- name: (\w+)(?: +\((\w+)\))?\n", re.MULTILINE)

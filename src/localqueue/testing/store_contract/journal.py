@@ -48,8 +48,12 @@ def _since(store: QueueStore, act: Callable[[], Any]) -> list[JournalEvent]:
 
 def _everything(store: QueueStore) -> list[JournalEvent]:
     """The journal with its own bookkeeping."""
+    return _pages(store, [QUEUE], 1_000)
+
+
+def _pages(store: QueueStore, queues: list[str] | None, limit: int) -> list[JournalEvent]:
     found: list[JournalEvent] = []
-    while page := store.journal([QUEUE], after=found[-1].position if found else None):
+    while page := store.journal(queues, after=found[-1].position if found else None, limit=limit):
         found += page
     return found
 
@@ -439,6 +443,26 @@ class JournalPositions(StoreCase):
 
         assert len(found) == 2
         assert kinds(found + rest).count("enqueued") == 2
+
+    @pytest.mark.parametrize("queues", [["a"], ["a", "b"], ["b", QUEUE], ["nowhere", "a"]])
+    def test_some_queues_are_told_page_by_page_as_they_are_among_all_others(
+        self, store: QueueStore, queues: list[str]
+    ) -> None:
+        """However much the others have written before, between and after."""
+        _write_much(store, NOW)
+        for _ in range(3):
+            put_all(store, range(2), queue="a")
+            put(store, queue="b")
+            _write_much(store, NOW)
+            put(store, queue="a")
+        everything = _pages(store, None, 5_000)
+        told = [event for event in everything if event.queue in queues]
+
+        assert _pages(store, queues, 50 if len(told) < 500 else 2_000) == told
+        for number, event in enumerate(everything):
+            if event.queue != QUEUE:
+                after = [one for one in everything[number + 1 :] if one.queue in queues]
+                assert store.journal(queues, after=event.position, limit=3) == after[:3]
 
     @pytest.mark.parametrize("position", ["", "nonsense", "-1", "é"])
     def test_what_is_no_position_is_foreign(self, store: QueueStore, position: str) -> None:

@@ -67,6 +67,7 @@ DAMAGE: dict[str, list[Damage]] = {
         "INSERT INTO counter VALUES (77, 0, 0)",
         "UPDATE worker SET queue = 77",
         "INSERT INTO kept VALUES (77, 0, 0, 0)",
+        "INSERT INTO span VALUES (77, 1, 1)",
         "INSERT INTO topic VALUES (77, 0)",
         "UPDATE subscription SET queue = 77 WHERE queue = (SELECT min(queue) FROM subscription)",
         "UPDATE subscription SET topic = 77 WHERE name = 'a'",
@@ -176,6 +177,8 @@ DAMAGE: dict[str, list[Damage]] = {
         "INSERT INTO ended SELECT message, max(seq) + 1 FROM event",
     ],
     "ends without a row": ["UPDATE mark SET seq = (SELECT max(seq) FROM event)"],
+    "spans": ["INSERT INTO span VALUES (1, 9, 1)"],
+    "events without a span": ["UPDATE mark SET seq = (SELECT max(seq) FROM event)"],
     "ends of chains": [
         "UPDATE message SET last = last - 1",
         "DELETE FROM event WHERE seq = (SELECT last FROM message WHERE state = 0)",

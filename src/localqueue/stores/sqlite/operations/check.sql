@@ -156,6 +156,19 @@ SELECT e.seq, e.message FROM event AS e
 WHERE e.seq <= :fold AND e.message IS NOT NULL AND e.to_state IS NULL AND NOT EXISTS
     (SELECT 1 FROM ended AS d WHERE d.message = e.message AND d.seq = e.seq)
 
+-- name: wrong_spans
+-- A span ends with an event of its queue that is folded; what is in two of them would be told twice.
+SELECT s.queue || ' ' || s.last, s.first, s.last FROM span AS s LEFT JOIN event AS e ON e.seq = s.last
+WHERE s.first > s.last OR s.last > (SELECT seq FROM mark WHERE name = 'fold')
+    OR e.queue IS NOT s.queue OR EXISTS
+        (SELECT 1 FROM span AS o WHERE o.queue = s.queue AND o.last >= s.first AND o.last < s.last)
+
+-- name: events_outside
+-- What no span has is never told to those who read the journal of this queue.
+SELECT e.seq, e.queue FROM event AS e WHERE e.seq <= :fold AND e.seq < coalesce(
+    (SELECT s.first FROM span AS s WHERE s.queue = e.queue AND s.last >= e.seq
+        ORDER BY s.last LIMIT 1), e.seq + 1)
+
 -- name: wrong_ends
 -- The newest event of a message is of this message.
 SELECT m.id, m.last FROM message AS m LEFT JOIN event AS e ON e.seq = m.last

@@ -135,6 +135,7 @@ _REFER_TO_QUEUES = (
     ("counter", "queue"),
     ("worker", "queue"),
     ("kept", "queue"),
+    ("span", "queue"),
     ("topic", "queue"),
     ("subscription", "queue"),
     ("subscription", "topic"),
@@ -277,6 +278,14 @@ RULES: dict[str, Rule] = {
     ),
     "ends without a row": _rows(
         "event", FINDS.unlisted_ends, "it ends the life of {}, and is not listed with it"
+    ),
+    "spans": _rows(
+        "span",
+        FINDS.wrong_spans,
+        "from {} to {} is in another one, or ends with no event of its queue",
+    ),
+    "events without a span": _rows(
+        "event", FINDS.events_outside, "it is in no span of its queue, {}: its readers pass it"
     ),
     "ends of chains": _rows(
         "message", FINDS.wrong_ends, "its newest event, {}, is missing or of another message"

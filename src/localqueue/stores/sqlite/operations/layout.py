@@ -12,9 +12,9 @@ from localqueue.stores.sqlite.operations.records import Damage
 from localqueue.stores.sqlite.operations.trees import Row, Tree
 from localqueue.stores.sqlite.sql import schema
 
-ALIKE = frozenset({"body_use", "counter", "ended", "skipped", "topic"})
+ALIKE = frozenset({"body_use", "counter", "ended", "skipped", "span", "topic"})
 """Tables whose rows look like those of others: a row that nothing leads to cannot be told apart."""
-SINCE = {"ended": 3}
+SINCE = {"ended": 3, "span": 4}
 """Tables that the first version did not have, and which one brought them."""
 SEALED = frozenset({"message", "body"})
 """Tables whose rows are proved by the checksums of messages."""

@@ -289,6 +289,7 @@ class Mending:
         db.execute(MENDS.cut_missing, trimmed)
         # Some events are of another message now, or gone.
         self._list_ends()
+        db.execute(MENDS.list_spans)
 
     def _list_ends(self) -> None:
         self._db.execute(MENDS.forget_ends)

@@ -13,7 +13,7 @@ from localqueue.stores.sqlite.operations.trees import Lost, Pages, Row, Tree
 from localqueue.stores.sqlite.sql import SCHEMA_VERSION
 from localqueue.stores.sqlite.states import ACTORS, DEAD, KINDS
 
-MADE_ANEW = ("counter", "body_use", "ended")
+MADE_ANEW = ("counter", "body_use", "ended", "span")
 """Walked only to know which pages are theirs: what they say follows from the other tables."""
 _BY_STATE = ("message_ready", "message_delayed", "message_lease", "message_dead", "message_keyed")
 """Each message is in one of these: together they tell which ones the table has lost."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import BY_SWEEP, COUNTED, STATE_NAMES
 from localqueue.stores.sqlite.verbs.bodies import drop_body
@@ -11,6 +14,9 @@ from localqueue.stores.sqlite.view import Transaction
 EVERY = 2048
 WINDOW = 8 * EVERY
 """How far the trimmer looks for one queue: more than is written between two folds."""
+MANY = 32
+"""A queue that has one of so many events has one span for a whole fold: passing the others costs
+less than reading its own."""
 
 
 def fold_sometimes(tx: Transaction) -> None:
@@ -39,9 +45,21 @@ def fold(tx: Transaction) -> None:
         detail = {STATE_NAMES[state]: counts.get(state, 0) for state in range(5)}
         tx.event(COUNTED, queue, by=BY_SWEEP, detail=detail)
     tx.finish()
+    _list_spans(tx, tally.events, folded, upto)
     trim(tx, upto, folded)
     # Only now: what was trimmed at once is never listed.
     tx.db.execute(SQL.list_ends, (folded, upto))
+
+
+def _list_spans(tx: Transaction, written: Mapping[int, int], folded: int, upto: int) -> None:
+    """Say where the events since the last fold are; ``written`` is how many each queue has."""
+    # Never across a leap, which the trimmer would not come to the end of: nobody has many there.
+    many = [queue for queue, n in written.items() if MANY * n >= upto - folded > 0]
+    few = written.keys() - many
+    for queue in many:
+        tx.db.execute(SQL.list_span, (folded, upto, queue))
+    if few:
+        tx.db.execute(SQL.list_spans, (folded, upto, json.dumps(sorted(few))))
 
 
 def trim(tx: Transaction, upto: int, listed: int) -> None:
@@ -58,6 +76,8 @@ def trim(tx: Transaction, upto: int, listed: int) -> None:
         surplus = n - settings.journal_max_rows
         if surplus > 0 or (first is not None and first[1] <= oldest):
             _trim_queue(tx, queue, scanned, upto, listed, oldest, surplus, readers)
+            if tx.db.execute(SQL.find_topic, (queue,)).fetchone():
+                trim_log(tx, queue)
 
 
 def _trim_queue(
@@ -72,6 +92,11 @@ def _trim_queue(
 ) -> None:
     """Trim one queue until the first event that stays."""
     db = tx.db
+    span = db.execute(SQL.first_span, (queue,)).fetchone()
+    if span is None:
+        return
+    # What others have written before it is passed in one step, and so is a copied file's leap.
+    scanned = max(scanned, span[0] - 1)
     end = min(upto - 1, scanned + WINDOW)
     window = (scanned, end, queue)
     # The rows stay in SQLite: reading them one by one costs thrice as much as removing them.
@@ -80,9 +105,6 @@ def _trim_queue(
     kept = [db.execute(SQL.first_to_keep, (*window, *since)).fetchone() for since in wanted]
     if any(kept):
         end = min(seq for (seq,) in filter(None, kept)) - 1
-    elif end < upto - 1:
-        # A copied file leaps: what was never written is passed in one step.
-        end = db.execute(SQL.next_event, (end,)).fetchone()[0] - 1
     window = (scanned, end, queue)
     newest = db.execute(SQL.last_to_trim, window).fetchone()
     gone = 0
@@ -91,9 +113,8 @@ def _trim_queue(
             drop_body(tx, body)
         db.execute(SQL.forget_ends, (scanned, min(end, listed), queue))
         gone = db.execute(SQL.trim_events, window).rowcount
+        db.execute(SQL.forget_spans, (queue, end))
     db.execute(SQL.trim_kept, (gone, newest[0] if newest else 0, end, queue))
-    if tx.db.execute(SQL.find_topic, (queue,)).fetchone():
-        trim_log(tx, queue)
 
 
 def _folded(tx: Transaction) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 from localqueue.errors import InvalidArgument, JournalForeign, JournalTrimmed
@@ -15,6 +17,9 @@ from localqueue.stores.sqlite.verbs.find import find_number, find_row
 from localqueue.stores.sqlite.view import QueueRow, Transaction, View
 
 LONGEST_LIFE = 10_000
+MOST_MERGED = 32
+"""Queues whose events are looked for one by one, with a statement for each. More of them are picked
+out of all events."""
 
 
 def journal(
@@ -26,10 +31,25 @@ def journal(
     if after is not None:
         _check_not_trimmed(view, seq, wanted)
     if wanted is None:
-        rows = view.db.execute(SQL.events_after, (seq, limit))
+        rows = view.db.execute(SQL.events_after, (seq, limit)).fetchall()
     else:
-        rows = view.db.execute(SQL.events_of_queues, (seq, json.dumps(sorted(wanted)), limit))
-    return [_event(view, row) for row in rows.fetchall()]
+        rows = _rows_of_queues(view, sorted(wanted), seq, limit)
+    return [_event(view, row) for row in rows]
+
+
+def _rows_of_queues(view: View, queues: list[int], seq: int, limit: int) -> list[tuple[Any, ...]]:
+    """Up to the fold from span to span of each queue, then from the tail that all share."""
+    (folded,) = view.db.execute(SQL.read_mark, ("fold",)).fetchone()
+    rows: list[tuple[Any, ...]] = []
+    if seq < folded and len(queues) <= MOST_MERGED:
+        found = [view.db.execute(SQL.folded_events, (queue, seq, limit)) for queue in queues]
+        # A row begins with its seq, which no other has.
+        rows = list(islice(merge(*found), limit))
+        seq = folded
+    if len(rows) < limit:
+        rest = (seq, json.dumps(queues), limit - len(rows))
+        rows += view.db.execute(SQL.events_of_queues, rest)
+    return rows
 
 
 def journal_end(view: View) -> str:

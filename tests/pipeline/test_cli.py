@@ -79,7 +79,8 @@ def test_the_group_lists_its_commands(capsys: Shown) -> None:
         (["pipeline", "tables", "lake", "--colour"], "No such option"),
         (["pipeline", "run", "--slo", "jobs", "x.db", "lake"], "'jobs' is not NAME=TIME"),
         (["pipeline", "run", "--retention", "events=soon", "x.db", "lake"], "no length of time"),
-        (["pipeline", "run", "--retention", "evnts=3d", "x.db", "lake"], "no table is called"),
+        (["pipeline", "run", "--retention", "evnts=3d", "x.db", "lake"], "is called 'evnts'"),
+        (["pipeline", "run", "--retention", "gaps=3d", "x.db", "lake"], "errors have"),
         (["pipeline", "run", "--retention", "events=3", "x.db", "lake"], "has no unit"),
         (["pipeline", "run", "x.db", "sqlite:///lake"], "is a store, and a lake is wanted here"),
         (["pipeline", "report", "lake", "--since", "1h", "--until", "2h"], "is not after"),
@@ -256,8 +257,8 @@ def test_run_brings_a_store_to_a_lake_and_sql_and_status_tell_of_it(
     ask = ["pipeline", "sql", where]
     assert run([*ask, "SELECT outcome, count(*) AS n FROM messages GROUP BY 1", "--json"]) == 0
     assert json_lines(capsys.readouterr().out) == [{"outcome": "acked", "n": 8}]
-    assert run([*ask, "SELECT queue, acked FROM hours", "--csv"]) == 0
-    assert capsys.readouterr().out == "queue,acked\njobs,8\n"
+    assert run([*ask, "SELECT queue, acked, failure_rate FROM hours", "--csv"]) == 0
+    assert capsys.readouterr().out == "queue,acked,failure_rate\njobs,8,0.0\n"
     assert run([*ask, "SELECT seq FROM events", "--limit", "2"]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3

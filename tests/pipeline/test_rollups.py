@@ -1,23 +1,31 @@
-"""Hours and days come of minutes: counts are exact, quantiles as good as the sketches'."""
+"""Hours and days come of minutes: counts and rates are exact, quantiles as good as sketches."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from math import isnan
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from localqueue.errors import ConfigurationError
+from localqueue.spark.pipeline.hll import sketch_of
 from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.minutes import MINUTES
 from localqueue.spark.pipeline.places import Feed
+from localqueue.spark.pipeline.rates import SHOWN
 from localqueue.spark.pipeline.read_table import read_table
+from localqueue.spark.pipeline.report import figures_of
+from localqueue.spark.pipeline.report.views import make_views
 from localqueue.spark.pipeline.rollups import days, hours
 from localqueue.spark.pipeline.slo import with_burn_rate
 from localqueue.spark.pipeline.tables import gold
 from localqueue.spark.pipeline.writing import LakeWriter
 from tests.pipeline.journals import HERE, START, STORE, ended, event, journal
+from tests.pipeline.lakes import START as FIRST_MINUTE
+from tests.pipeline.lakes import fill, minute
 from tests.pipeline.queue_model import Row
 
 if TYPE_CHECKING:
@@ -109,3 +117,61 @@ def test_burn_is_one_when_just_so_many_miss_the_limit_as_may(spark: SparkSession
     assert found == [pytest.approx(1.0), pytest.approx(20.0), None]
     with pytest.raises(ConfigurationError, match="a share between 0 and 1, not 95"):
         with_burn_rate(rows, objective=95)
+
+
+RATES = [*SHOWN, "burn_rate"]
+
+
+def busy_minute(number: int, *workers: str, **counts: Any) -> dict[str, Any]:
+    crowd = sketch_of(workers) if workers else None
+    return minute(number, workers=len(workers), worker_sketch=crowd, **counts)
+
+
+@pytest.fixture
+def some_minutes(lake: Lake) -> None:
+    """Three of an hour, and one of the next day; in the last two nothing ended."""
+    first = {"attempts": 10, "failures": 4, "retries": 3, "died": 1, "lives": 5, "busy": 30.0}
+    second = {"attempts": 30, "failures": 0, "retries": 0, "died": 0, "lives": 15, "busy": 600.0}
+    rows = [
+        busy_minute(0, "w1", **first, slo_met=4, slo_missed=1),
+        busy_minute(1, "w1", "w2", **second, slo_met=15, slo_missed=0),
+        *(busy_minute(number, enqueued=1) for number in (2, 24 * 60)),
+    ]
+    fill(lake, MINUTES, rows)
+
+
+def shown(spark: SparkSession, table: str, time: str) -> list[list[float | None]]:
+    query = f"SELECT {', '.join(RATES)} FROM {table} ORDER BY {time}"
+    return [list(row) for row in spark.sql(query).collect()]
+
+
+@pytest.mark.usefixtures("some_minutes")
+def test_queries_find_the_rates_of_minutes_hours_and_days(spark: SparkSession, lake: Lake) -> None:
+    make_views(spark, lake)
+
+    nothing = [None] * 5
+    assert shown(spark, "minutes", "minute") == [
+        [0.4, 0.3, 0.2, 0.5, pytest.approx(20.0)],
+        # Leases of five minutes and more: nobody is more than busy.
+        [0.0, 0.0, 0.0, 1.0, 0.0],
+        nothing,
+        nothing,
+    ]
+    together = [0.1, 0.075, 0.05]
+    burnt = pytest.approx(5.0)
+    assert shown(spark, "hours", "hour") == [[*together, 630 / (2 * 3600), burnt], nothing]
+    assert shown(spark, "days", "day") == [[*together, 630 / (2 * 86_400), burnt], nothing]
+
+
+@pytest.mark.usefixtures("some_minutes")
+def test_a_report_tells_the_rates_that_queries_find(spark: SparkSession, lake: Lake) -> None:
+    make_views(spark, lake)
+    [*minutes, _] = shown(spark, "minutes", "minute")
+
+    figures = figures_of(lake, until=FIRST_MINUTE + timedelta(hours=1))
+
+    assert figures.overall is not None
+    waiting, _ = figures.overall.burns(figures.slo)
+    told = [*(figures.overall.rates(rate) for rate in SHOWN.values()), waiting]
+    spans = [[None if isnan(rate) else rate for rate in span] for span in zip(*told, strict=True)]
+    assert spans[: len(minutes)] == minutes

@@ -12,10 +12,12 @@ from localqueue import PersistentQueue
 from localqueue.errors import ConfigurationError
 from localqueue.failpoints import listening
 from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.minutes import MINUTES
 from localqueue.spark.pipeline.pipeline import Pipeline
 from localqueue.spark.pipeline.places import Feed
 from localqueue.spark.pipeline.read_table import read_table
 from localqueue.spark.pipeline.views import Views, keeping
+from tests.pipeline.lakes import fill, minute
 from tests.pipeline.lives import bring
 from tests.pipeline.s3_server import s3_server, storage_options
 
@@ -114,6 +116,22 @@ def test_views_are_written_as_declarative_pipelines_are(
     assert rows(lake, "failing") == [{"queue": "jobs", "n": 3}]
     assert not lake.table("ended")
     assert refreshed(views) == {"busy": None, "failures": None, "failing": None}
+
+
+def test_views_find_the_rates_of_minutes_hours_and_days(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    fill(lake, MINUTES, [minute(n, attempts=4, failures=n) for n in range(2)])
+    spans = " UNION ALL ".join(
+        f"SELECT '{name}' AS name, max(failure_rate) AS most FROM {name}"
+        for name in ("minutes", "hours", "days")
+    )
+    file = written(tmp_path, f"CREATE MATERIALIZED VIEW failing AS {spans};")
+
+    Views(lake, file, spark).refresh()
+
+    told = {row["name"]: row["most"] for row in rows(lake, "failing")}
+    assert told == {"minutes": 0.25, "hours": 0.125, "days": 0.125}
 
 
 def test_others_read_views_like_every_table(

@@ -30,7 +30,8 @@ def sql(
     """Ask the tables something, in SQL, with Spark on this machine.
 
     Every table of the lake is there under its name, and so are hours and days, which are minutes
-    put together. It only asks: a statement that would change something is refused.
+    put together; these three have their rates too. It only asks: a statement that would change
+    something is refused.
     """
     with needs_spark():
         from pyspark.errors import PySparkException

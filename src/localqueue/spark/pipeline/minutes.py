@@ -3,10 +3,10 @@
 Counts are of messages. ``attempts`` are leases that ended in the minute; their wait and run times
 are in the sketches, and in the quantiles that are made of these, in seconds. ``busy`` is how long
 these leases have run, the whole of it in the minute in which they ended, and ``workers`` how many
-had them, those without a name taken for one: ``busy / (60 * workers)`` is how far they were used,
-which over an hour says more than over one minute. ``ready`` to ``dead`` are levels, see
-``backlog``; subscribers' unread publications are not among them. What is met and missed, ``slo``
-says.
+had them, those without a name taken for one. How far they were used, and what else is a rate of
+these counts, ``rates`` tells; over an hour that says more than over one minute. ``ready`` to
+``dead`` are levels, see ``backlog``; subscribers' unread publications are not among them. What is
+met and missed, ``slo`` says.
 """
 
 from __future__ import annotations

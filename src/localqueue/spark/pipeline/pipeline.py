@@ -367,5 +367,7 @@ def _checked(retention: Mapping[str, timedelta]) -> Mapping[str, timedelta]:
     known += [step.definition.name for step in SILVER] + [step.definition.name for step in GOLD]
     for name in retention:
         if name not in known:
-            raise ConfigurationError(f"retention: no table is called {name!r}; {', '.join(known)}")
+            raise ConfigurationError(
+                f"retention: no table that has one is called {name!r}; {', '.join(known)} have"
+            )
     return dict(retention)

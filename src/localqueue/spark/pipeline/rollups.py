@@ -1,7 +1,7 @@
-"""Rows of minutes made into one: of the same minute, or the hours and days that they are in.
+"""Minutes as queries see them, and put together to the hours and days that they are in.
 
 Counts are added, sketches are merged, and the quantiles are told anew from the sketches. So an hour
-is as exact as its minutes, and no event is read again for it.
+is as exact as its minutes, and no event is read again for it. Rates are told of what was added up.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from localqueue.spark.pipeline import quantiles, worker_counts
-from localqueue.spark.pipeline.minutes import LEVELS, SUMS
-from localqueue.spark.pipeline.spans import DAY, HOUR, start_of_span
+from localqueue.spark.pipeline.minutes import LEVELS, MINUTES, SUMS
+from localqueue.spark.pipeline.rates import with_rates
+from localqueue.spark.pipeline.slo import with_burn_rate
+from localqueue.spark.pipeline.spans import DAY, HOUR, MINUTE, start_of_span
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+def minutes_with_rates(minutes: DataFrame) -> DataFrame:
+    """The rows of the table, each with its rates and its burn."""
+    return with_burn_rate(with_rates(minutes, MINUTE))
+
+
 def hours(minutes: DataFrame) -> DataFrame:
-    """One row per store, queue and hour of UTC, with the columns of ``minutes``."""
+    """One row per store, queue and hour of UTC, with the columns and rates of ``minutes``."""
     return rolled_up(minutes, "hour", HOUR)
 
 
@@ -39,7 +46,8 @@ def rolled_up(rows: DataFrame, name: str, seconds: int) -> DataFrame:
     nets = [f.sum(f"{state}_net").alias(f"{state}_net") for state in LEVELS]
     peak = "backlog_peak" if "backlog_peak" in rows.columns else "backlog"
     spans = rows.groupBy("store", "queue", start_of_span(began, seconds).alias(name))
-    return with_quantiles(spans.agg(*added_up(), *levels, *nets, f.max(peak).alias("backlog_peak")))
+    whole = spans.agg(*added_up(), *levels, *nets, f.max(peak).alias("backlog_peak"))
+    return with_burn_rate(with_rates(with_quantiles(whole), seconds))
 
 
 def added_up() -> list[Column]:
@@ -65,3 +73,7 @@ def with_quantiles(rows: DataFrame) -> DataFrame:
             "workers": worker_counts.count_of("worker_sketch"),
         }
     )
+
+
+SHOWN = {MINUTES.name: minutes_with_rates, "hours": hours, "days": days}
+"""What queries find under these names, out of the rows of the table ``minutes``."""

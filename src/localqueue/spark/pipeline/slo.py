@@ -9,17 +9,20 @@ waited is neither.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from localqueue.errors import ConfigurationError
+from localqueue.spark.pipeline.rates import MISSED_RATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TAKEN_BACK = ("cancelled", "purged")
+OBJECTIVE = 0.99
+"""The share of lives that should meet the limit, unless another one is given."""
 
 
 def in_time(events: pa.RecordBatch, limits: Mapping[str, float]) -> pa.Array:
@@ -35,15 +38,18 @@ def in_time(events: pa.RecordBatch, limits: Mapping[str, float]) -> pa.Array:
     return pc.if_else(judged, pc.and_(leased, in_limit), None)
 
 
-def with_burn_rate(rows: DataFrame, objective: float = 0.99) -> DataFrame:
+def burn(missed: Any, objective: float) -> Any:
+    """How fast this share, or these, use up what may be missed: 1.0 uses it up exactly."""
+    return missed / (1 - objective)
+
+
+def with_burn_rate(rows: DataFrame, objective: float = OBJECTIVE) -> DataFrame:
     """Rows of minutes, hours or days with ``burn_rate``: 1.0 uses up exactly what may be missed.
 
     ``objective`` is the share of lives that should meet the limit. Null where none was judged.
     """
-    from pyspark.sql import functions as f
-
     if not 0 < objective < 1:
         raise ConfigurationError(f"the objective is a share between 0 and 1, not {objective!r}")
-    judged = f.col("slo_met") + f.col("slo_missed")
-    share = f.when(judged > 0, f.col("slo_missed") / judged)
-    return rows.withColumn("burn_rate", share / (1 - objective))
+    # What is missed is missed however long the span is.
+    missed = MISSED_RATE.of_rows(rows, seconds=0)
+    return rows.withColumn("burn_rate", burn(missed, objective))

@@ -14,8 +14,8 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+from localqueue.spark.pipeline.rates import Numbers
 from localqueue.spark.pipeline.report.scales import Scale, scale_for
-from localqueue.spark.pipeline.report.series import Numbers
 from localqueue.spark.pipeline.report.units import Unit
 from localqueue.spark.pipeline.report.window import Window
 

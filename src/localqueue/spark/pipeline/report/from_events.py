@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from localqueue.spark.pipeline.minutes import UNNAMED
+from localqueue.spark.pipeline.rates import Numbers
 from localqueue.spark.pipeline.report.crowds import Crowd
 from localqueue.spark.pipeline.report.levels import Levels, add_stuck, whole_minute
 from localqueue.spark.pipeline.report.reading import (
@@ -25,7 +26,7 @@ from localqueue.spark.pipeline.report.reading import (
     seconds,
     words,
 )
-from localqueue.spark.pipeline.report.series import Numbers, Series, carried_on
+from localqueue.spark.pipeline.report.series import Series, carried_on
 from localqueue.spark.pipeline.report.sketches import Durations, exact
 from localqueue.spark.pipeline.report.slo import Slo
 from localqueue.spark.pipeline.report.window import Window

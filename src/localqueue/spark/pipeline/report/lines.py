@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from localqueue.spark.pipeline.lake import Lake
+from localqueue.spark.pipeline.rates import FAILURE_RATE
 from localqueue.spark.pipeline.report import units
 from localqueue.spark.pipeline.report.figures import Figures, figures_of
 from localqueue.spark.pipeline.report.series import Series
@@ -105,7 +106,7 @@ def _numbers(one: Series) -> dict[str, object]:
 
 
 def _row(one: Series) -> tuple[str, ...]:
-    attempts, length = one.sum("attempts"), one.window.spans * one.window.width
+    length = one.window.spans * one.window.width
     return (
         one.name,
         units.count(one.sum("enqueued")),
@@ -115,7 +116,7 @@ def _row(one: Series) -> tuple[str, ...]:
         units.duration(one.wait.quantile(0.95)),
         units.duration(one.run.quantile(0.5)),
         units.duration(one.run.quantile(0.95)),
-        units.percent(one.sum("failures") / attempts if attempts else None),
+        units.percent(one.rate(FAILURE_RATE)),
         units.count(one.sum("died")),
         units.count(float(one.backlog[-1])),
         units.percent(one.utilisation),

@@ -15,6 +15,7 @@ import numpy as np
 from localqueue.errors import InvalidArgument
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.location import named_after
+from localqueue.spark.pipeline.rates import FAILURE_RATE
 from localqueue.spark.pipeline.report import units
 from localqueue.spark.pipeline.report.charts import Chart, spark_line
 from localqueue.spark.pipeline.report.figures import Figures, figures_of
@@ -183,13 +184,12 @@ def _table_of_queues(figures: Figures) -> str:
 def _row_of_queue(one: Series, number: int | None) -> str:
     name = escape(one.name)
     link = f'<a href="#q{number}">{name}</a>' if number is not None else name
-    attempts = one.sum("attempts")
     cells = [
         units.count(one.sum("enqueued")),
         units.count(one.sum("acked")),
         units.duration(one.wait.quantile(0.95)),
         units.duration(one.run.quantile(0.95)),
-        units.percent(one.sum("failures") / attempts if attempts else None),
+        units.percent(one.rate(FAILURE_RATE)),
         units.count(one.sum("died")),
         units.count(float(one.backlog[-1])),
         units.percent(one.in_time),

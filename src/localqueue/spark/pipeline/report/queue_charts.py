@@ -6,9 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localqueue.spark.pipeline.rates import (
+    DEAD_LETTER_RATE,
+    FAILURE_RATE,
+    RETRY_RATE,
+    UTILISATION,
+    Numbers,
+)
 from localqueue.spark.pipeline.report import units
 from localqueue.spark.pipeline.report.charts import Chart, Curve
-from localqueue.spark.pipeline.report.series import Numbers, Series, shares
+from localqueue.spark.pipeline.report.series import Series
 from localqueue.spark.pipeline.report.sketches import Durations
 from localqueue.spark.pipeline.report.slo import Slo
 
@@ -29,9 +36,7 @@ class Tile:
 def charts_of(one: Series, slo: Slo) -> list[Chart]:
     width = one.window.width
     waiting, losing = one.burns(slo)
-    attempts = one.counts["attempts"]
     put, finished = one.counts["enqueued"] / width, one.counts["acked"] / width
-    used = np.minimum(1.0, shares(one.busy, one.workers * width))
     factor, per = units.rate_unit(float(max(put.max(), finished.max())))
     return [
         Chart(
@@ -66,13 +71,9 @@ def charts_of(one: Series, slo: Slo) -> list[Chart]:
             "Attempts that failed or are tried again, and lives that ended as dead letters.",
             units.PERCENT,
             [
-                Curve("failed", shares(one.counts["failures"], attempts), "amber", filled=True),
-                Curve("tried again", shares(one.counts["retries"], attempts), "blue", dashed=True),
-                Curve(
-                    "dead letters",
-                    shares(one.counts["died"], one.counts["lives"]),
-                    "red",
-                ),
+                Curve("failed", one.rates(FAILURE_RATE), "amber", filled=True),
+                Curve("tried again", one.rates(RETRY_RATE), "blue", dashed=True),
+                Curve("dead letters", one.rates(DEAD_LETTER_RATE), "red"),
             ],
         ),
         Chart(
@@ -88,7 +89,7 @@ def charts_of(one: Series, slo: Slo) -> list[Chart]:
             "Utilisation",
             "How much of their time workers had a message in hand.",
             units.PERCENT,
-            [Curve("", used, "blue", filled=True)],
+            [Curve("", one.rates(UTILISATION), "blue", filled=True)],
         ),
         Chart(
             "SLO burn",
@@ -120,7 +121,7 @@ def tiles_of(one: Series, slo: Slo) -> list[Tile]:
         Tile("run p95", units.duration(run[1]), _others(run)),
         Tile(
             "failed",
-            units.percent(failures / attempts if attempts else None),
+            units.percent(one.rate(FAILURE_RATE)),
             f"{units.count(failures)} of {units.count(attempts)} attempts",
         ),
         Tile(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from localqueue.spark.pipeline.rates import (
+    MISSED_RATE,
+    SECONDS,
+    UTILISATION,
+    Numbers,
+    Rate,
+    shares,
+)
 from localqueue.spark.pipeline.report.crowds import NOBODY, Crowd, united
 from localqueue.spark.pipeline.report.sketches import NONE, Durations, joined
 from localqueue.spark.pipeline.report.slo import Slo
 from localqueue.spark.pipeline.report.window import Window
-
-Numbers = npt.NDArray[np.float64]
+from localqueue.spark.pipeline.slo import burn
 
 COUNTS = (
     "enqueued",
@@ -112,13 +118,30 @@ class Series:
         """Lives that ended well or were lost; not what somebody cancelled or purged."""
         return self.counts["acked"] + self.lost
 
+    def rates(self, rate: Rate) -> Numbers:
+        """Of each span; NaN where there is none."""
+        return rate.of_spans(self._columns)
+
+    def rate(self, rate: Rate) -> float | None:
+        """Of the whole window."""
+        return rate.of_all(self._columns)
+
+    @property
+    def _columns(self) -> Mapping[str, Numbers]:
+        """Under the names that rates know."""
+        return {
+            **self.counts,
+            "busy": self.busy,
+            "workers": self.workers,
+            "slo_met": self.judged - self.late,
+            "slo_missed": self.late,
+            SECONDS: np.full(self.window.spans, float(self.window.width)),
+        }
+
     @property
     def utilisation(self) -> float | None:
         """How much of their time workers had a message in hand; None when there were none."""
-        there = self.workers * self.window.width
-        # In no span more than all of it: what they have leased ahead is in their hands too.
-        busy = np.minimum(self.busy, there)
-        return float(busy.sum() / there.sum()) if there.any() else None
+        return self.rate(UTILISATION)
 
     @property
     def wait(self) -> Durations:
@@ -130,9 +153,8 @@ class Series:
 
     def burns(self, slo: Slo) -> tuple[Numbers, Numbers]:
         """How fast the budgets of waiting and of losing are used up; NaN where nothing ended."""
-        waiting = shares(self.late, self.judged) / slo.budget
-        losing = shares(self.lost, self.ended) / slo.budget
-        return waiting, losing
+        losing = shares(self.lost, self.ended)
+        return burn(self.rates(MISSED_RATE), slo.target), burn(losing, slo.target)
 
     @property
     def in_time(self) -> float | None:
@@ -143,13 +165,6 @@ class Series:
     def succeeded(self) -> float | None:
         """The share of lives that were not lost."""
         return _kept(self.lost.sum(), self.ended.sum())
-
-
-def shares(part: Numbers, whole: Numbers) -> Numbers:
-    """Part by whole, at most 1; NaN where the whole is nothing."""
-    found = np.full(len(part), np.nan)
-    np.divide(part, whole, out=found, where=whole > 0)
-    return np.asarray(np.minimum(found, 1.0), np.float64)
 
 
 def carried_on(values: Iterable[float], start: float = float("nan")) -> Numbers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from localqueue.errors import InvalidArgument
+from localqueue.spark.pipeline.slo import OBJECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Slo:
     """
 
     wait: float = 60.0
-    target: float = 0.99
+    target: float = OBJECTIVE
 
     def __post_init__(self) -> None:
         if not self.wait > 0:
@@ -24,8 +25,3 @@ class Slo:
             raise InvalidArgument(
                 f"an SLO's target is between 0 and 1, such as 0.99, not {self.target}"
             )
-
-    @property
-    def budget(self) -> float:
-        """The share that may fail."""
-        return 1 - self.target

@@ -14,18 +14,20 @@ if TYPE_CHECKING:
 
 
 def make_views(spark: SparkSession, lake: Lake) -> list[str]:
-    """A view for each table, at the version that it has now, and ``hours`` and ``days``."""
+    """A view for each table, at the version that it has now, and ``hours`` and ``days``.
+
+    Minutes, hours and days have their rates, see ``rates``.
+    """
     from localqueue.spark.pipeline import rollups
 
-    made = []
+    views = {}
     for name in table_names(lake):
         table = lake.table(name)
         if table is not None:
-            read_table(spark, table).createOrReplaceTempView(name)
-            made.append(name)
-    if MINUTES.name in made:
-        minutes = spark.table(MINUTES.name)
-        rollups.hours(minutes).createOrReplaceTempView("hours")
-        rollups.days(minutes).createOrReplaceTempView("days")
-        made += ["hours", "days"]
-    return made
+            views[name] = read_table(spark, table)
+    if MINUTES.name in views:
+        minutes = views[MINUTES.name]
+        views |= {name: shown(minutes) for name, shown in rollups.SHOWN.items()}
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(name)
+    return list(views)

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("localqueue.spark")
 
-ROLLUPS = {"hours": rollups.hours, "days": rollups.days}
-
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
@@ -172,12 +170,12 @@ class Views:
 
     def _show(self, name: str) -> dict[str, int]:
         """Make a table a view of the session; nothing when there is none, which Spark will say."""
-        roll = ROLLUPS.get(name)
-        table = self.lake.table(MINUTES.name if roll else name)
+        shown = rollups.SHOWN.get(name)
+        table = self.lake.table(MINUTES.name if shown else name)
         if table is None:
             return {}
         rows = read_table(self._spark, table)
-        (roll(rows) if roll else rows).createOrReplaceTempView(name)
+        (shown(rows) if shown else rows).createOrReplaceTempView(name)
         return {table.name: table.version}
 
     # --- views ------------------------------------------------------------------------------------

@@ -68,18 +68,17 @@ class Getting:
         leased_by: str | None,
         liveness: str | None = None,
     ) -> list[QueueMessage[Any]]:
-        attachment = self._attachment
-        seconds = check_timeout(timeout)
+        deadline = None if timeout is None else deadline_in(check_timeout(timeout))
         request = self._request
-        if (limit, leased_by, liveness) != (request.limit, request.worker, request.liveness):
+        if limit != request.limit or leased_by != request.worker or liveness != request.liveness:
             if leased_by is not None:
                 check_key("leased_by", leased_by)
             # Whoever gets again asks for the same.
             request = self._request = self._make_request(limit, leased_by, liveness)
-        deadline = deadline_in(seconds)
-        when = attachment.when or await self._face.open()
+        when = self._attachment.when or await self._face.open()
+        now = when.now
         while True:
-            leased = await self._face.ask(lambda store: store.lease(request, now=when.now))
+            leased = await self._face.ask(lambda store: store.lease(request, now=now))
             if not leased:
                 if not block:
                     raise Empty

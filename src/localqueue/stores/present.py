@@ -112,12 +112,14 @@ def _present_together(
     leased: LeasedTogether, codec: Codec, drift: float
 ) -> list[QueueMessage[Any]] | None:
     """None when one of them cannot be decoded."""
-    json = decoder("json", codec)
+    json, bodies = decoder("json", codec), leased.bodies
     try:
-        if type(json) is JsonCodec and len(leased.bodies) > 1:
-            values = json.decode_many(leased.bodies)
+        if len(bodies) == 1:
+            values: Sequence[Any] = (json.decode(bodies[0]),)
+        elif type(json) is JsonCodec:
+            values = json.decode_many(bodies)
         else:
-            values = [json.decode(body) for body in leased.bodies]
+            values = [json.decode(body) for body in bodies]
     except DamagedMessage:
         return None
     created, available = leased.created_at, leased.available_at

@@ -40,6 +40,7 @@ def receipt(message: StoredMessage) -> Receipt:
 
 
 def without_short_ways(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lease, "lease_one", lambda *_: None)
     patch.setattr(lease, "lease_plain", lambda *_: None)
     patch.setattr(settle, "ack_plain", lambda tx, receipts: not receipts)
     patch.setattr(settle, "_is_mere_ack", lambda item: False)

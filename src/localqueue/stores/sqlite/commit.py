@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
 from localqueue.clock import read_now
@@ -13,7 +14,7 @@ from localqueue.stores.protocol import QueueIsFull
 from localqueue.stores.sqlite.connection import DRIVER_ERRORS, is_full
 from localqueue.stores.sqlite.group_commit import Call
 from localqueue.stores.sqlite.opened import OpenFile
-from localqueue.stores.sqlite.verbs.fold import fold_sometimes
+from localqueue.stores.sqlite.verbs.fold import EVERY, fold_sometimes
 from localqueue.stores.sqlite.view import FileState, Transaction, View
 
 R = TypeVar("R")
@@ -22,14 +23,16 @@ R = TypeVar("R")
 class Group:
     """Calls on their way into the file."""
 
+    # Every call comes through here: what most groups never have is not made for them.
+    calls: Sequence[Call[Any]] = ()
+    settled: Sequence[Call[Any]] = ()
+    """Those that are committed, or refused: what they have is final."""
+    ready: AbstractSet[int] = frozenset()
+    room: AbstractSet[int] = frozenset()
+    wrote = False
+    """Whether there is something to sync."""
+
     def __init__(self, file: OpenFile, translate: Callable[[Exception], Exception]) -> None:
-        self.calls: list[Call[Any]] = []
-        self.settled: list[Call[Any]] = []
-        """Those that are committed, or refused: what they have is final."""
-        self.ready: set[int] = set()
-        self.room: set[int] = set()
-        self.wrote = False
-        """Whether there is something to sync."""
         self._file = file
         self._translate = translate
 
@@ -43,18 +46,20 @@ class Group:
         try:
             # Before: whoever waits for a foreign lock on the file makes nobody wait with it.
             db.execute("BEGIN IMMEDIATE")
-            self.calls = take()
-            if self._file.disk_full and any(call.manner.grows for call in self.calls):
+            self._file.make_wal_ready()
+            self.calls = calls = take()
+            if self._file.disk_full and any(call.manner.grows for call in calls):
                 roll_back(db)
                 self._each_alone(None)
             else:
-                self._together(self.calls)
+                self._together(calls)
         except Exception as error:
             if not self.calls:
                 raise
             self._fail(error)
         finally:
-            roll_back(db)
+            if db.in_transaction:
+                roll_back(db)
 
     def _fail(self, error: Exception) -> None:
         alone = len(self.calls) == 1
@@ -68,7 +73,7 @@ class Group:
 
     def _refuse(self, call: Call[Any], error: Exception) -> None:
         call.error = error
-        self.settled.append(call)
+        self.settled = [*self.settled, call]
 
     def _each_alone(self, why: Exception | None) -> None:
         for call in self.calls:
@@ -87,10 +92,10 @@ class Group:
             except Exception as error:
                 self._refuse(call, self._translate(error))
 
-    def _together(self, calls: list[Call[Any]]) -> None:
+    def _together(self, calls: Sequence[Call[Any]]) -> None:
         """Run and commit what was begun."""
         db, state = self._file.writer, self._file.state
-        done: list[Transaction] = []
+        done: Sequence[Transaction] = ()
         try:
             done = run_calls(db, state, calls)
             db.execute("COMMIT")
@@ -106,29 +111,33 @@ class Group:
             raise_if_damaged(db, error, str(self._file.path))
             raise
 
-    def _remember(self, done: list[Transaction], calls: list[Call[Any]]) -> None:
-        self.settled += calls
+    def _remember(self, done: Sequence[Transaction], calls: Sequence[Call[Any]]) -> None:
+        self.settled = [*self.settled, *calls]
         for tx in done:
-            self.wrote = self.wrote or tx.has_changed()
+            if tx.has_changed():
+                self.wrote = True
             tx.committed()
-            self.ready |= tx.ready
-            self.room |= tx.room
+            if tx.ready:
+                self.ready |= tx.ready
+            if tx.room:
+                self.room |= tx.room
 
 
 def run_calls(
-    db: sqlite3.Connection, state: FileState, calls: list[Call[Any]]
-) -> list[Transaction]:
+    db: sqlite3.Connection, state: FileState, calls: Sequence[Call[Any]]
+) -> Sequence[Transaction]:
     """The calls in one transaction; a call that fails before it changed anything only has an error.
 
     An error after changes is raised: the transaction has to be undone for it.
     """
     if len(calls) == 1:
-        (call,) = calls
+        call = calls[0]
         tx = Transaction(db, state, read_now(call.now))
         call.answer = call.verb(tx)
         tx.finish()
-        fold_sometimes(tx)
-        return [tx]
+        if tx.seq - state.folded >= EVERY:
+            fold_sometimes(tx)
+        return (tx,)
     run = _Run(db, state)
     for alike in _runs(calls):
         if len(alike) == 1 or not run.together(alike):
@@ -186,7 +195,7 @@ class _Run:
         return tx
 
 
-def _runs(calls: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
+def _runs(calls: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
     """Neighbours that can be done as one."""
     run = [calls[0]]
     for call in calls[1:]:

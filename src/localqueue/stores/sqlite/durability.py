@@ -7,6 +7,7 @@ answered: the promise is that of FULL, and others commit meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -30,6 +31,14 @@ elif hasattr(os, "fdatasync"):
 
 def _device_and_inode(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
+
+
+def _name_behind(link: str) -> str | None:
+    """Where an open file is now; None where the system does not tell."""
+    try:
+        return os.readlink(link)  # noqa: PTH115  # half the time
+    except OSError:
+        return None
 
 
 @cache
@@ -62,31 +71,60 @@ SYNCS_ITSELF = sys.platform == "darwin" or hasattr(os, "fdatasync")
 
 _CLOSED = -1
 _SYNC_FILE_RANGE_WRITE = 2
+_READY_AT_ONCE = 1024 * 1024
 
 
 class Wal:
-    """The -wal of a connection."""
+    """The -wal of a connection.
+
+    Between two commits nobody asks for its ``stat``: whoever has seen the time of a file makes
+    Linux write a new one with the next change, and the sync then waits for that as well.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         self._file = _device_and_inode(os.fstat(self._descriptor))
+        self._link = f"/proc/self/fd/{self._descriptor}"
+        self._name = _name_behind(self._link)
+        self._ready = 0
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        return os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def sync(self) -> None:
         """Return when all that was committed is on stable storage; OSError when it is not."""
-        # A -wal that was deleted under the connection takes commits, and loses them.
-        if _device_and_inode(os.stat(self._path)) != self._file:  # noqa: PTH116  # half the time
+        if not self._is_in_place():
             raise FileNotFoundError(f"{self._path} was replaced while it was open")
         _sync(self._descriptor)
+
+    def make_ready(self, most: int) -> None:
+        """Fill the next part with zeros when commits have come to the end of the file.
+
+        A sync that has to make a file longer takes twice as long as one that writes over what is
+        there. SQLite takes what it did not write for the end of the log. Nobody else may write
+        meanwhile, so this belongs into a transaction. What fails here, the commit meets again.
+        """
+        end = self.size()
+        if self._ready != end and 0 < end < most:
+            with contextlib.suppress(OSError):
+                end += os.pwrite(self._descriptor, bytes(min(_READY_AT_ONCE, most - end)), end)
+        self._ready = end
+
+    def _is_in_place(self) -> bool:
+        """Whether it is still the file at its path.
+
+        One that was deleted under the connection takes commits, and loses them.
+        """
+        if self._name is not None and _name_behind(self._link) == self._name:
+            return True
+        return _device_and_inode(os.stat(self._path)) == self._file  # noqa: PTH116  # half the time
 
     def start_writing(self) -> None:
         """Let the system begin to write what was committed, without waiting for the end of it.
 
-        Who makes a checkpoint waits until all of the -wal is on the disk. Begun only then, that is
-        most of what a checkpoint takes.
+        Who syncs the -wal finds the disk at work already. Who makes a checkpoint waits until all
+        of it is on the disk: begun only then, that is most of what a checkpoint takes.
         """
         _start_writing(self._descriptor)
 

@@ -71,12 +71,15 @@ class Nobody:
 class Call(Generic[R]):
     """A verb that somebody waits for."""
 
-    __slots__ = (
-        "_awake", "answer", "deadline", "error", "finished", "gone", "listener", "manner", "now",
-        "taken", "verb",
-    )  # fmt: skip
-
+    # Most calls are alone, and none of this ever changes for them.
     answer: R
+    listener: Listener | None = None
+    error: BaseException | None = None
+    gone = False
+    """Its caller will not see the answer."""
+    taken = False
+    finished = False
+    _awake: threading.Lock | None = None
 
     def __init__(
         self,
@@ -90,13 +93,8 @@ class Call(Generic[R]):
         self.now = now
         self.deadline = deadline
         self.manner = manner
-        self.listener = listener
-        self.error: BaseException | None = None
-        self.gone = False
-        """Its caller will not see the answer."""
-        self.taken = False
-        self.finished = False
-        self._awake: threading.Lock | None = None
+        if listener is not None:
+            self.listener = listener
 
     def result(self) -> R:
         if self.error is not None:
@@ -162,6 +160,8 @@ class GroupCommit:
         self._leader: Call[Any] | None = None
         self._thread = 0
         """The one that leads."""
+        self._group: list[Call[Any]] = []
+        """What it has taken."""
         self._helper: _Helper | None = None
         self._stopped = False
 
@@ -173,7 +173,7 @@ class GroupCommit:
         except BaseException:
             self._leave(call)
             raise
-        return call.result()
+        return call.answer if call.error is None else call.result()
 
     def submit(self, call: Call[Any]) -> None:
         """The same for a call with a listener; returns at once."""
@@ -285,12 +285,12 @@ class GroupCommit:
             self._abandoned(call)
 
     def _lead(self, own: Call[Any]) -> None:
-        group = [own]
+        self._group = group = [own]
         error: BaseException | None = None
         try:
             self._thread = threading.get_ident()
             own.taken = True
-            self._work(own, lambda: self._take(group))
+            self._work(own, self._take)
         except BaseException as raised:
             error = raised
             if not isinstance(raised, Exception):
@@ -299,17 +299,18 @@ class GroupCommit:
         finally:
             self._thread = 0
             try:
-                self._end_all(own, group, error)
+                if len(group) == 1 and own.listener is None:
+                    # Who would be told is here.
+                    own.finished = True
+                    if own.gone:
+                        self._abandoned(own)
+                else:
+                    self._end_all(own, group, error)
             finally:
                 self.let_go(own)
 
     def _end_all(self, own: Call[Any], group: list[Call[Any]], error: BaseException | None) -> None:
         """Nobody who was taken is left without an end."""
-        if len(group) == 1 and own.listener is None:
-            own.finish()
-            if own.gone:
-                self._abandoned(own)
-            return
         left = [call for call in group if call is not own and not call.finished]
         if isinstance(error, Exception):
             for call in left:
@@ -326,7 +327,8 @@ class GroupCommit:
             if call.listener is not None:
                 call.listener.tell()
 
-    def _take(self, group: list[Call[Any]]) -> list[Call[Any]]:
+    def _take(self) -> list[Call[Any]]:
+        group = self._group
         if self._waiting:
             overdue = []
             with self._mutex:

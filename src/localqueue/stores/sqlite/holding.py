@@ -58,7 +58,9 @@ class Holding:
     def opened(self, deadline: float) -> OpenFile:
         """For the one who writes: it may be opened anew.
 
-        Whether it is still the same file is looked at when the lock is held: ``check_same_file``.
+        Whether it is still the same file is looked at when the lock is held, before anything is
+        stored. One that goes away later takes what was stored with it, as it would after the
+        answer.
         """
         file = self._file
         if file is not None and not (self._closed or self._doubted) and file.pid == os.getpid():
@@ -87,13 +89,6 @@ class Holding:
             yield file, db
         finally:
             self._give_back(file, db)
-
-    def check_same_file(self, file: OpenFile) -> None:
-        """StoreMoved when it is gone. Asked with the lock held, before anything is stored.
-
-        One that goes away later takes with it what was stored, as it would after the answer.
-        """
-        connection.check_same_file(self.name, file.inode)
 
     def refuse(self) -> None:
         """Whoever comes from now on hears that it is closed."""

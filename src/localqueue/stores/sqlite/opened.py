@@ -12,17 +12,21 @@ from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, open_files
 from localqueue.stores.sqlite.ballast import SIZE, Ballast
 from localqueue.stores.sqlite.companions import Companions
-from localqueue.stores.sqlite.durability import Wal, sync_folder
+from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal, sync_folder
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Lock, make_lock
 from localqueue.stores.sqlite.view import FileState
 
+FULL_WAL = connection.CHECKPOINT_AT * 4096
+"""About how large the -wal is when SQLite makes a checkpoint and begins it anew."""
 LARGEST_WAL = 64 * 1024 * 1024
 LOOK_AT_WAL = 64
 """Commits between two looks at its size."""
 WRITE_BEHIND = 64
 """Commits between two times that the system is asked to begin writing the -wal."""
+MAKE_READY = 8
+"""Commits between two looks whether they have come to the end of the -wal."""
 LONGEST_RESTART = 0.2
 LONGEST_CLOSE = 5.0
 
@@ -49,6 +53,7 @@ class OpenFile:
         """Readers at work: their connections are not in the list."""
         self.disk_full = False
         self._commits = 0
+        self._syncs = SYNCS_ITSELF and durability == "full"
         self._pinned = 0
         """How large the -wal was when it could not be started anew."""
         self._companions = companions
@@ -161,6 +166,11 @@ class OpenFile:
                 if size > LARGEST_WAL + self._pinned:
                     # One who reads for long keeps it from starting anew: next time much later.
                     self._pinned = 0 if self._restart_wal("RESTART") else size
+
+    def make_wal_ready(self) -> None:
+        """Inside a transaction, where commits are synced: see ``Wal.make_ready``."""
+        if self._syncs and self._commits % MAKE_READY == MAKE_READY - 1 and not self.disk_full:
+            self.wal.make_ready(FULL_WAL)
 
     def write_behind(self) -> None:
         """For commits that nobody syncs, without the lock: see ``Wal.start_writing``."""

@@ -164,6 +164,10 @@ INSERT OR FAIL INTO event (seq, at, queue, message, prev, kind, from_state, n, a
 ?2, m.queue, m.id, m.last, 5, 3, 1, m.attempts, m.worker, 0, m.created_at, m.leased_at,
 max(0.0, m.leased_at - m.pos)
 
+-- name: add_ack_event_of_plain (hot)
+-- Of a message that is removed as it is leased, by the lease ?5.
+{ack_event} VALUES (?1, ?2, ?3, ?4, ?5, 5, 3, 1, 1, ?6, 0, ?7, ?2, ?8)
+
 -- name: add_ack_events (hot)
 {ack_event} SELECT ?1 + j.key, {acked}
 FROM json_each(?3) AS j CROSS JOIN message AS m WHERE m.id = j.value

@@ -100,6 +100,11 @@ def seal(content: int, message: int, queue: int, origin: int = 0) -> int:
     return (content ^ message * 2654435761 ^ queue * 40503 ^ origin * 2246822519) & 0xFFFFFFFF
 
 
+def plain_seal(body: bytes, message: int, queue: int) -> int:
+    """``seal(checksum(body, None), message, queue)``."""
+    return (crc32(body) ^ message * 2654435761 ^ queue * 40503) & 0xFFFFFFFF
+
+
 def plain_seals(bodies: Iterable[bytes], messages: Iterable[int], queue: int) -> list[int]:
     """``seal(checksum(body, None), message, queue)`` of many."""
     own = queue * 40503

@@ -6,11 +6,12 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar
 
 from localqueue.clock import Now
 from localqueue.errors import StoreBusy, StoreError
-from localqueue.stores.sqlite import fork, process_end
+from localqueue.stores.sqlite import connection, fork, process_end
 from localqueue.stores.sqlite.commit import Group, run_read
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, outcome_unknown
@@ -49,6 +50,24 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(slots=True)
+class _Figures:
+    """What was done so far."""
+
+    calls: int = 0
+    commits: int = 0
+    largest_group: int = 0
+    syncs: int = 0
+    sync_time: float = 0.0
+
+    def count(self, calls: int) -> None:
+        """One commit for so many calls."""
+        self.calls += calls
+        self.commits += 1
+        if calls > self.largest_group:
+            self.largest_group = calls
+
+
 class FileRunner:
     """One file, used by the threads of a process together, and with other processes in turn."""
 
@@ -65,7 +84,7 @@ class FileRunner:
         self._syncs = SYNCS_ITSELF and durability == "full"
         self._timeout = timeout
         self._wakeups = wakeups
-        self._figures = {"calls": 0, "commits": 0, "largest_group": 0, "syncs": 0, "sync_time": 0.0}
+        self._figures = _Figures()
         self._group = GroupCommit(self._work, self._take_back)
         self._forking: Call[None] | None = None
         fork.watch(self)
@@ -98,7 +117,7 @@ class FileRunner:
             with self._holding.translated():
                 file.lock.acquire(deadline)
                 try:
-                    self._holding.check_same_file(file)
+                    connection.check_same_file(self._holding.name, file.inode)
                     file.mind_marks()
                     return work(file.writer)
                 finally:
@@ -118,7 +137,7 @@ class FileRunner:
         """What this process has done here so far."""
         file = self._holding.file
         return {
-            **self._figures,
+            **asdict(self._figures),
             "lock_waits": 0 if file is None else file.lock.waits,
             "longest_lock_wait": 0.0 if file is None else file.lock.longest_wait,
         }
@@ -149,10 +168,13 @@ class FileRunner:
         try:
             file.lock.acquire(own.deadline)
             try:
-                self._holding.check_same_file(file)
+                connection.check_same_file(self._holding.name, file.inode)
                 file.wait_no_longer_than(own.deadline)
                 file.mind_marks()
                 group.commit(take)
+                if self._syncs and _has_to_last(group):
+                    # The disk works while we do what is left; a tenth of a put is saved by it.
+                    file.wal.start_writing()
                 file.look_at_wal()
             finally:
                 file.lock.release()
@@ -171,12 +193,10 @@ class FileRunner:
 
     def _answer(self, file: OpenFile, group: Group, own: Call[Any]) -> None:
         """Make it durable, then tell everybody."""
-        self._wakeups.tell(group.ready, group.room)
+        if group.ready or group.room:
+            self._wakeups.tell(group.ready, group.room)
         calls = group.settled
-        figures = self._figures
-        figures["calls"] += len(calls)
-        figures["commits"] += 1
-        figures["largest_group"] = max(figures["largest_group"], len(calls))
+        self._figures.count(len(calls))
         try:
             if not self._syncs:
                 file.write_behind()
@@ -200,8 +220,8 @@ class FileRunner:
             with contextlib.suppress(OSError):
                 file.lock.mark(SYNC_FAILED, True)
             raise outcome_unknown(self._holding.name, error) from error
-        self._figures["syncs"] += 1
-        self._figures["sync_time"] += time.perf_counter() - began
+        self._figures.syncs += 1
+        self._figures.sync_time += time.perf_counter() - began
 
     def _make_lasting(self, file: OpenFile) -> None:
         if file.lock.is_marked(SYNC_FAILED):

@@ -22,6 +22,7 @@ try:
 except ImportError:  # Windows: SQLite's own lock has to do.
     fcntl = None  # type: ignore[assignment]
 
+_AT_ONCE = 0 if fcntl is None else fcntl.LOCK_EX | fcntl.LOCK_NB
 SLICE = 0.002
 SYNC_FAILED, DISK_FULL = range(2)
 """What the holder of the lock has to know: bytes of the lock file."""
@@ -251,7 +252,7 @@ def make_lock(lock: Path, turn: Path) -> Lock:
 
 def _try(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, _AT_ONCE)
     except BlockingIOError:
         return False
     return True

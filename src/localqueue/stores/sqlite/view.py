@@ -84,7 +84,7 @@ class View:
         self.start_seq: int = start_seq
         """The newest committed event."""
         seq, known = file.known
-        self._known = known if seq == self.start_seq else {}
+        self._known = known if seq == start_seq else {}
 
     def queue(self, name: str) -> QueueRow | None:
         """The queue's row, or None when it was never used."""
@@ -145,7 +145,7 @@ class Transaction(View):
     ) -> None:
         """``after`` is the call before it in the same commit: this one goes on from there."""
         if after is None:
-            super().__init__(db, file, file.upto)
+            View.__init__(self, db, file, file.upto)
             seq = self.start_seq
             self._commit = [Happened(seq)]
             """What happened in the calls of this commit; a fold begins a new one."""
@@ -179,18 +179,18 @@ class Transaction(View):
 
     def committed(self) -> None:
         """What the process may remember, now that it is true for everybody."""
-        file = self.file
+        file, now, seq = self.file, self.now, self.seq
         if self.swept:
-            file.last_sweep.update(dict.fromkeys(self.swept, self.now))
-        if self.now > file.newest:
-            file.newest = self.now
+            file.last_sweep.update(dict.fromkeys(self.swept, now))
+        if now > file.newest:
+            file.newest = now
         if self.folded is not None:
             file.folded = self.folded
         known = self._known
         if self._queues:
             known = {**known, **self._queues} if len(known) < MOST_KNOWN else self._queues
-        file.known = self.seq, known
-        file.upto = self.seq
+        file.known = seq, known
+        file.upto = seq
         # The calls of one commit have it in common: the first of them adds it all.
         file.counts.add(self._commit)
         if self._recount:
@@ -257,7 +257,10 @@ class Transaction(View):
         """
         first = self.seq + 1
         self.seq += n
-        self._commit[-1].add((queue, left, entered, 1, worker), n)
+        happened = self._commit[-1]
+        happened.upto += n
+        shapes, shape = happened.shapes, (queue, left, entered, 1, worker)
+        shapes[shape] = shapes[shape] + n if shape in shapes else n
         return first
 
     def closing(

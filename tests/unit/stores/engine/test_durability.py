@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from localqueue.errors import StoreError
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest
 from localqueue.stores.sqlite import durability, opened
+from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.turnstile import SYNC_FAILED, Turnstile
 from localqueue.stores.sqlite.view import Transaction
 from tests.unit.stores.engine.phrases import (
@@ -106,20 +109,105 @@ def test_sqlite_itself_syncs_only_at_checkpoints(tmp_path: Path) -> None:
         ) == (1,)
 
 
-def test_only_a_relaxed_store_has_the_system_begin_to_write_before_a_checkpoint(
+def test_a_relaxed_store_has_the_system_begin_to_write_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
     monkeypatch.setattr(durability, "_start_writing", begun.append)
 
-    for kind, times in (("full", 0), ("relaxed", 3)):
-        folder = tmp_path / kind
-        folder.mkdir()
-        with make_store(folder, durability=kind) as store:
-            for _ in range(3 * opened.WRITE_BEHIND):
-                put(store)
+    with make_store(tmp_path, durability="relaxed") as store:
+        for _ in range(3 * opened.WRITE_BEHIND):
+            put(store)
 
-        assert len(begun) == times
+    assert len(begun) == 3
+
+
+def test_a_full_store_has_the_disk_at_work_before_it_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    with make_store(tmp_path, durability="full") as store:
+        put(store)
+        monkeypatch.setattr(durability, "_start_writing", lambda _: done.append("begun"))
+        monkeypatch.setattr(os, "fdatasync", lambda _: done.append("waited"))
+
+        put(store)
+        lease_all(store)
+
+    assert done == ["begun", "waited"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file is asked for itself")
+def test_nobody_asks_for_the_times_of_the_wal_between_two_puts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    stat = os.stat
+
+    def seen(path: Any, **options: Any) -> os.stat_result:
+        asked.append(str(path))
+        return stat(path, **options)
+
+    with make_store(tmp_path, durability="full") as store:
+        put(store)
+        monkeypatch.setattr(os, "stat", seen)
+        put(store)
+        put(store)
+
+    assert asked
+    assert not [path for path in asked if path.endswith("-wal")]
+
+
+def test_synced_commits_write_over_zeros_that_stand_ready(tmp_path: Path) -> None:
+    with make_store(tmp_path, durability="full") as store:
+        wal = store.path.with_name(f"{store.path.name}-wal")
+        sizes = set()
+        for _ in range(40 * opened.MAKE_READY):
+            put(store)
+            sizes.add(wal.stat().st_size)
+
+        # Commits as they come until the first zeros, then a step for each part.
+        assert len(sizes) < opened.MAKE_READY * 4
+        assert max(sizes) > 1024 * 1024
+
+
+def test_zeros_at_the_end_of_the_wal_are_no_messages(tmp_path: Path) -> None:
+    with make_store(tmp_path, durability="full") as store:
+        for _ in range(3 * opened.MAKE_READY):
+            put(store)
+        copied = tmp_path / "copied"
+        copied.mkdir()
+        for name in (store.path.name, f"{store.path.name}-wal"):
+            shutil.copy(tmp_path / name, copied / name)
+
+    # As after a power cut: what is in the log is found by reading it.
+    assert (copied / f"{store.path.name}-wal").read_bytes()[-100_000:] == bytes(100_000)
+    with SQLiteQueueStore(copied / store.path.name) as again:
+        assert again.qsize(QUEUE, now=1.0) == 3 * opened.MAKE_READY
+        assert again.check().ok
+
+
+def test_a_relaxed_store_writes_no_zeros(tmp_path: Path) -> None:
+    with make_store(tmp_path, durability="relaxed") as store:
+        for _ in range(3 * opened.MAKE_READY):
+            put(store)
+
+        wal = store.path.with_name(f"{store.path.name}-wal")
+        assert wal.read_bytes()[-1000:] != bytes(1000)
+
+
+def test_a_disk_without_room_for_zeros_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with make_store(tmp_path, durability="full") as store:
+        monkeypatch.setattr(os, "pwrite", full)
+        for _ in range(3 * opened.MAKE_READY):
+            put(store)
+
+        assert store.qsize(QUEUE, now=1.0) == 3 * opened.MAKE_READY
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such call")
@@ -196,6 +284,17 @@ def test_a_wal_that_was_deleted_is_noticed_before_anybody_is_answered(tmp_path: 
     with make_store(tmp_path) as store:
         put(store)
         store.path.with_name("queue.sqlite3-wal").unlink()
+
+        with pytest.raises(StoreError):
+            put(store)
+
+
+def test_a_wal_that_was_replaced_by_a_copy_is_noticed_as_well(tmp_path: Path) -> None:
+    with make_store(tmp_path) as store:
+        put(store)
+        wal = store.path.with_name("queue.sqlite3-wal")
+        wal.rename(tmp_path / "elsewhere")
+        shutil.copy(tmp_path / "elsewhere", wal)
 
         with pytest.raises(StoreError):
             put(store)

@@ -115,8 +115,8 @@ def test_who_is_interrupted_as_it_takes_the_others_along_leaves_them_to_the_next
     take = GroupCommit._take
     interrupts = iter([True])
 
-    def interrupted(self: GroupCommit, group: list[Call[Any]]) -> list[Call[Any]]:
-        taken = take(self, group)
+    def interrupted(self: GroupCommit) -> list[Call[Any]]:
+        taken = take(self)
         if next(interrupts, False):
             raise KeyboardInterrupt
         return taken

@@ -21,6 +21,8 @@ def ack_plain(tx: Transaction, receipts: Sequence[Receipt]) -> bool:
     """
     if not receipts:
         return True
+    if len(receipts) == 1:
+        return _ack_one(tx, receipts[0])
     names, ids, tokens = zip(*receipts, strict=True)
     queue = tx.queue(names[0])
     numbers = tx.file.identity.seqs(ids)
@@ -31,6 +33,21 @@ def ack_plain(tx: Transaction, receipts: Sequence[Receipt]) -> bool:
     if 0 < token < LARGEST_TOKEN and tokens == tuple(range(token, token + len(tokens))):
         return ack_in_order(tx, queue, numbers, token)
     return _ack_in_any_order(tx, queue, numbers, tokens)
+
+
+def _ack_one(tx: Transaction, receipt: Receipt) -> bool:
+    name, public, token = receipt
+    queue, number = tx.queue(name), tx.file.identity.seq(public)
+    if queue is None or number is None or token is None or not 0 < token < LARGEST_TOKEN:
+        return False
+    db, seq = tx.db, tx.seq + 1
+    tx.write_messages()
+    held = (seq, tx.now, queue.id, token, number, number)
+    if db.execute(SQL.add_ack_events_of_run, held).rowcount != 1:
+        return False
+    tx.reserve(1, queue.id, INFLIGHT, None)
+    db.execute(SQL.delete_message, (number,))
+    return True
 
 
 def ack_in_order(tx: Transaction, queue: QueueRow, numbers: Sequence[int], token: int) -> bool:

@@ -16,7 +16,7 @@ from localqueue.stores.sqlite.states import (
     QUARANTINED,
 )
 from localqueue.stores.sqlite.verbs.history import ended_attempts
-from localqueue.stores.sqlite.verbs.lease_plain import lease_numbers, lease_plain
+from localqueue.stores.sqlite.verbs.lease_plain import lease_numbers, lease_one, lease_plain
 from localqueue.stores.sqlite.verbs.leave import bury, expire, remove
 from localqueue.stores.sqlite.verbs.log import (
     Publication,
@@ -45,6 +45,10 @@ def lease(tx: Transaction, request: LeaseRequest) -> Sequence[StoredMessage]:
     Plain ones in a few statements; when anything else is among them, all are looked at one by one.
     """
     tx.write_messages()
+    if request.limit == 1 and len(request.queues) == 1:
+        one = _lease_one(tx, request)
+        if one is not None:
+            return one
     queues = [queue for name in request.queues if (queue := tx.queue(name)) is not None]
     for queue in queues:
         # Removing the head of a key makes the next one ready: for that everything due is swept
@@ -61,6 +65,28 @@ def lease(tx: Transaction, request: LeaseRequest) -> Sequence[StoredMessage]:
         if any(swept):
             _from_all(tx, queues, taken)
     return taken.messages
+
+
+def _lease_one(tx: Transaction, request: LeaseRequest) -> Sequence[StoredMessage] | None:
+    """One message of one queue; None when it takes more than the short way."""
+    queue = tx.queue(request.queues[0])
+    if (
+        queue is None
+        or queue.topic is not None
+        or queue.settings.paused
+        or not _reads_json(request)
+        or (request.remove and queue.settings.ordering == "per-key")
+    ):
+        return None
+    sweep_sometimes(tx, queue)
+    one = lease_one(tx, queue, request)
+    if one is not None:
+        tx.tell_room(queue)
+    return one
+
+
+def _reads_json(request: LeaseRequest) -> bool:
+    return request.codecs is None or "json" in request.codecs
 
 
 def _deliverable(
@@ -100,11 +126,6 @@ class _Taken:
     def is_full(self) -> bool:
         return self.wants <= 0 or self.room <= 0
 
-    def may_be_plain(self) -> bool:
-        """Whether the caller reads JSON."""
-        codecs = self.request.codecs
-        return codecs is None or "json" in codecs
-
     def add(self, messages: Sequence[StoredMessage]) -> None:
         self.messages = [*self.messages, *messages] if self.messages else messages
         self.wants -= len(messages)
@@ -118,7 +139,7 @@ def _from_all(tx: Transaction, queues: list[QueueRow], taken: _Taken) -> None:
 
 
 def _from_queue(tx: Transaction, queue: QueueRow, taken: _Taken) -> None:
-    if queue.topic is None and taken.may_be_plain():
+    if queue.topic is None and _reads_json(taken.request):
         plain = lease_plain(tx, queue, taken.request, taken.wants, taken.room)
         if plain is not None:
             if plain:

@@ -8,11 +8,41 @@ from collections.abc import Sequence
 from localqueue.errors import StoreCorrupt
 from localqueue.stores.leased import LeasedTogether
 from localqueue.stores.protocol import PREFETCHED, LeaseRequest, StoredMessage
-from localqueue.stores.sqlite.rows import plain_seals
+from localqueue.stores.sqlite.rows import plain_seal, plain_seals
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import INFLIGHT, READY
 from localqueue.stores.sqlite.verbs.ack_plain import ack_in_order, is_run
 from localqueue.stores.sqlite.view import QueueRow, Transaction
+
+
+def lease_one(tx: Transaction, queue: QueueRow, request: LeaseRequest) -> LeasedTogether | None:
+    """The next message, leased, or removed as well. Most calls are this one.
+
+    None, and nothing done, when there is none, or it is not plain or not sound.
+    """
+    db, number, worker, now = tx.db, queue.id, request.worker, tx.now
+    row = db.execute(SQL.plain_messages, (number, 1)).fetchone()
+    if row is None:
+        return None
+    message, rank, pos, created_at, checksum, body, plain = row
+    if not (plain and type(body) is bytes and plain_seal(body, message, number) == checksum):
+        return None
+    token, until = tx.reserve(1, number, READY, INFLIGHT, worker), now + request.timeout
+    db.execute(SQL.add_lease_event_of_plain, (token, now, number, message, worker))
+    if request.remove:
+        seq = tx.reserve(1, number, INFLIGHT, None)
+        waited = max(0.0, now - pos)
+        acked = (seq, now, number, message, token, worker, created_at, waited)
+        db.execute(SQL.add_ack_event_of_plain, acked)
+        db.execute(SQL.delete_message, (message,))
+    else:
+        note = PREFETCHED if request.prefetched else None
+        leased = (token, until, worker, request.liveness, now, note, message)
+        db.execute(SQL.lease_plain_message, leased)
+    return LeasedTogether(
+        queue.name, worker, now, until, token, (tx.file.identity.public(message),), (body,),
+        (rank,), (created_at,), (pos,),
+    )  # fmt: skip
 
 
 def lease_plain(
@@ -34,8 +64,7 @@ def lease_plain(
     ):
         return None
     until = tx.now + request.timeout
-    lease = _lease_number if len(numbers) == 1 else lease_numbers
-    token = lease(tx, queue, numbers, until, request)
+    token = lease_numbers(tx, queue, numbers, until, request)
     if request.remove and not ack_in_order(tx, queue, numbers, token):
         raise StoreCorrupt(f"messages of {queue.name!r} cannot be removed")
     return LeasedTogether(
@@ -63,24 +92,6 @@ def lease_numbers(
         ids = json.dumps(numbers)
         tx.db.execute(SQL.add_lease_events, (token, now, worker, ids))
         tx.db.execute(SQL.lease_messages, (token, until, worker, liveness, now, ids, note))
-    return token
-
-
-def _lease_number(
-    tx: Transaction,
-    queue: QueueRow,
-    numbers: Sequence[int],
-    until: float,
-    request: LeaseRequest,
-) -> int:
-    """The same for one that is plain. Most calls are this one."""
-    (number,), worker, now = numbers, request.worker, tx.now
-    note = PREFETCHED if request.prefetched else None
-    token = tx.reserve(1, queue.id, READY, INFLIGHT, worker)
-    tx.db.execute(SQL.add_lease_event_of_plain, (token, now, queue.id, number, worker))
-    tx.db.execute(
-        SQL.lease_plain_message, (token, until, worker, request.liveness, now, note, number)
-    )
     return token
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -81,6 +82,7 @@ def _serve(
     """What runs in the process. It answers opening and each request: seconds, or a traceback."""
     try:
         contestant = entrant.open(folder, durability)
+        _stay_on_one_core()
         try:
             pipe.send(0.0)
             while True:
@@ -91,6 +93,16 @@ def _serve(
             contestant.close()
     except Exception:
         pipe.send(traceback.format_exc())
+
+
+def _stay_on_one_core() -> None:
+    """The same for all, and only now: what a contestant has started, a server, may run beside it.
+
+    Otherwise one is woken on a core that was at work, another on one that slept and takes twice as
+    long, and which that is stays so for a whole race.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def _work(contestant: Contestant, verb: str, first: int, count: int) -> float:

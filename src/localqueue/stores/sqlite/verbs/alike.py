@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from localqueue.codec import checksum
 from localqueue.stores.alike import AlikeAnswers
 from localqueue.stores.protocol import Put, StoredMessage
-from localqueue.stores.sqlite.rows import seal
+from localqueue.stores.sqlite.rows import plain_seals, seal
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DELAYED, PUBLIC_STATE, READY
 from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE
@@ -42,20 +43,22 @@ def insert_alike(tx: Transaction, queue: QueueRow, puts: Sequence[Put]) -> Alike
     shared = (
         queue.id, state, rank, due, due_at, now, expires_at, codec, headers,
     )  # fmt: skip
-    public, number = tx.file.identity.public, queue.id
-    own: list[Any] = []
-    for seq, put in enumerate(puts, start):
-        body = put.body
-        own += (seq, seal(checksum(body, headers, codec), seq, number), body)
-    _write(tx, shared, own)
+    seqs, bodies = range(start, start + len(puts)), [put.body for put in puts]
+    if headers is None and codec is None:
+        seals = plain_seals(bodies, seqs, queue.id)
+    else:
+        seals = [
+            seal(checksum(body, headers, codec), seq, queue.id)
+            for seq, body in zip(seqs, bodies, strict=True)
+        ]
+    _write(tx, shared, [*chain.from_iterable(zip(seqs, seals, bodies, strict=True))])
     tx.db.execute(SQL.add_alike_events, (start, tx.seq))
     tx.ready.add(queue.id)
     message = StoredMessage(
         "", queue.name, b"", first.codec, headers, PUBLIC_STATE[state], 0, now, due, None, None,
         None, None, [], None, -rank, None, expires_at, 0, 0, 0,
     )  # fmt: skip
-    ids = [public(seq) for seq in range(start, start + len(puts))]
-    return AlikeAnswers(ids, [put.body for put in puts], message, queue.version)
+    return AlikeAnswers(tx.file.identity.publics(seqs), bodies, message, queue.version)
 
 
 def _write(tx: Transaction, shared: tuple[Any, ...], own: list[Any]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from localqueue import PersistentQueue
+from localqueue.cli.app import run
 from localqueue.errors import LocalQueueError
 from localqueue.spark.pipeline.lake import Lake
 from localqueue.spark.pipeline.parquet_files import write_table
@@ -48,6 +53,59 @@ def test_a_pipeline_brings_every_event_once_to_an_object_store(
     assert messages is not None
     assert read_table(spark, messages, predicate="outcome = 'acked'").count() == 10
     reckon(lake, queue)
+
+
+@pytest.fixture
+def credentials(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment, as users have them, and no others."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in storage_options(f"http://127.0.0.1:{port}").items():
+        monkeypatch.setenv(name, value)
+
+
+def told_by_a_process(*arguments: str) -> list[dict[str, Any]]:
+    """By a command with a Spark of its own: the tests' was started in another environment."""
+    command = [sys.executable, "-m", "localqueue.cli", "pipeline", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("credentials")
+def test_commands_take_the_credentials_of_an_object_store_from_the_environment(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = "s3://lake/by/command"
+    with open_queue(url) as queue:
+        work(queue, 10)
+
+    *_, done = told_by_a_process("run", url, lake)
+    endings = "SELECT outcome, count(*) AS n FROM messages GROUP BY outcome ORDER BY n"
+    found = told_by_a_process("sql", lake, endings)
+    assert run(["pipeline", "tables", lake, "--json"]) == 0
+    tables = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert run(["pipeline", "status", lake, url, "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+
+    assert found == [{"outcome": "dead_lettered", "n": 1}, {"outcome": "acked", "n": 7}]
+    rows = {table["name"]: table["rows"] for table in tables}
+    assert (rows["events"], rows["messages"]) == (done["events"], 8)
+    assert [feed["lag"] for feed in status["store"]["feeds"]] == [0]
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_error_of_an_object_store_is_one_line_without_colours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+
+    assert run(["pipeline", "tables", "s3://lake/by/command"]) == 1
+
+    said = capsys.readouterr().err
+    assert "Missing AccessKeyId" in said
+    assert said.count("\n") == 1
+    assert "\x1b" not in said
 
 
 def test_a_commit_whose_answer_was_lost_is_known_to_have_happened(port: int) -> None:

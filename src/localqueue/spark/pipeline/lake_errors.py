@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from deltalake.exceptions import DeltaError
 
 from localqueue.errors import StoreError, StoreFull, StoreReadOnly
-from localqueue.spark.pipeline.location import named_after
+from localqueue.spark.pipeline.location import named_after, without_colours
 
 
 @contextmanager
@@ -28,4 +28,4 @@ def _translated(text: str, doing: str) -> StoreError:
         return StoreFull(f"no room left while {doing}; what was committed is intact")
     if "Permission denied" in text or "Read-only file system" in text:
         return StoreReadOnly(f"not allowed: {doing}")
-    return StoreError(f"{doing} failed: {text}")
+    return StoreError(f"{doing} failed: {without_colours(text)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _IN_SPARK_A_PATTERN = frozenset("*?[]{}\\")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -140,4 +142,9 @@ def named_after(error: OSError, doing: str) -> StoreError:
         return StoreFull(f"no room left while {doing}; what was committed is intact")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StoreReadOnly(f"not allowed: {doing}")
-    return StoreError(f"{doing} failed: {error}")
+    return StoreError(f"{doing} failed: {without_colours(str(error))}")
+
+
+def without_colours(text: str) -> str:
+    """The Delta library writes errors for a terminal, and colours them wherever they go."""
+    return _COLOUR.sub("", text)

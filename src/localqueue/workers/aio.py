@@ -25,6 +25,8 @@ log = logging.getLogger("localqueue.workers")
 
 LATE = 0.1
 """A handler that nobody stopped for so long did not let the foreman have the loop."""
+FAREWELL = 0.25
+"""How long a handler that was given up is waited for when its worker ends."""
 SLICE = 0.005
 """Handlers that never wait let others have the loop this often."""
 
@@ -77,7 +79,8 @@ class TaskCrew:
             self._shift.shutdown.at_once(error)
         finally:
             slot.rest()
-            self._liveness.end(slot.number)
+            if not slot.is_left:
+                self._liveness.end(slot.number)
             nothing_runs()
 
     async def _work(self, slot: Slot, cancelling: _Cancelling) -> None:
@@ -125,12 +128,20 @@ class TaskCrew:
                     raise
                 if timeout is not None:
                     self._check_time(slot, message, timeout)
-                await self._failed(slot, message, error)
+                if slot.ends(message):
+                    await self._failed(slot, message, error)
+                elif slot.is_left:
+                    return
+                elif isinstance(error, INTERRUPTS):
+                    shutdown.at_once(error)
                 continue
             finally:
                 cancelling.forget()
             if simple and slot.current is None:
                 done(message)
+            elif not slot.ends(message):
+                if slot.is_left:
+                    return
             elif execution.source(message).commit is None:
                 execution.success(slot, message, result)
             else:
@@ -219,6 +230,7 @@ class TaskDriver:
         self._shift = shift
         self._crew = crew
         self._foreman = foreman
+        self._runners: list[tuple[Slot, asyncio.Task[None]]] = []
 
     def run(self) -> None:
         with contextlib.suppress(RuntimeError):
@@ -229,13 +241,41 @@ class TaskDriver:
         asyncio.run(self.run_async())
 
     async def run_async(self) -> None:
-        runners = [asyncio.ensure_future(self._crew.work(slot)) for slot in self._shift.slots]
+        for slot in list(self._shift.slots):
+            self._start(slot)
         try:
             await self._foreman.run()
         finally:
-            # Those that were given back are not waited for, but they are not left running either.
-            for runner in runners:
-                runner.cancel()
-            await asyncio.gather(*runners, return_exceptions=True)
+            await self._end_runners()
         if self._shift.shutdown.reason is not None:
             raise self._shift.shutdown.reason
+
+    def replace(self, slot: Slot) -> None:
+        """Leave the runner of this slot to its handler, and start another. For the foreman."""
+        successor = self._shift.leave(slot)
+        if successor is not None:
+            self._start(successor)
+
+    def _start(self, slot: Slot) -> None:
+        self._runners.append((slot, asyncio.ensure_future(self._crew.work(slot))))
+
+    async def _end_runners(self) -> None:
+        """What was given back is not waited for, but it is not left running either."""
+        for _, runner in self._runners:
+            runner.cancel()
+        stuck = [runner for slot, runner in self._runners if slot.is_left or slot.is_stuck()]
+        others = [runner for _, runner in self._runners if runner not in stuck]
+        await asyncio.gather(*others, return_exceptions=True)
+        if stuck:
+            _, still = await asyncio.wait(stuck, timeout=FAREWELL)
+            for runner in still:
+                _forget(runner)
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """Whoever ends the loop waits for all tasks, and this one swallows its cancellation."""
+    # As asyncio's page on extending it says, for tasks that are about to finish.
+    asyncio.tasks._unregister_task(task)
+    # Known from asyncio.gather(): nobody has to be told of this one.
+    vars_of: Any = task
+    vars_of._log_destroy_pending = False

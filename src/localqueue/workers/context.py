@@ -29,6 +29,8 @@ class CurrentMessage:
         self._reason: LocalQueueError | None = None
         self._lease_lost = False
         self._told = threading.Event()
+        self.told_at = 0.0
+        """When it was told to end; of ``time.monotonic()``."""
 
     @property
     def attempt(self) -> int:
@@ -77,6 +79,7 @@ class CurrentMessage:
         if isinstance(error, LeaseLost):
             self._lease_lost = True
         if self._reason is None:
+            self.told_at = time.monotonic()
             self._reason = error
         self._told.set()
 
@@ -84,13 +87,15 @@ class CurrentMessage:
 class Slot:
     """The place where one handler runs at a time. Its runner writes, the foreman reads.
 
-    There is no lock: what the foreman does about a message it does to the CurrentMessage of that
-    message, and the runner looks there when the handler has ended.
+    What the foreman does about a message it does to the CurrentMessage of that message, and the
+    runner looks there when the handler has ended. A handler that nobody told anything takes no
+    lock.
     """
 
     __slots__ = (
-        "_lock", "_since", "_worked", "began", "count", "current", "idle", "inside", "interrupt",
-        "message", "note", "number", "on_progress",
+        "_ended", "_lock", "_since", "_worked", "began", "beginning", "count", "current",
+        "given_up", "idle", "inside", "interrupt", "is_left", "message", "note", "number",
+        "on_progress",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +113,13 @@ class Slot:
         """Whether its runner waits for a message."""
         self.inside = False
         """Whether its runner is in the handler, and may be interrupted there."""
+        self.beginning = False
+        """Whether it asks a commit before that: the handler itself has not begun."""
+        self.given_up: QueueMessage[Any] | None = None
+        """The last one that was settled although its handler did not end."""
+        self.is_left = False
+        """Whether another slot has taken the place of this one."""
+        self._ended: QueueMessage[Any] | None = None
         self.note: tuple[QueueMessage[Any], str] | None = None
         """Progress that the store was not told of yet."""
         self.interrupt: Callable[[LocalQueueError], object] | None = None
@@ -174,6 +186,48 @@ class Slot:
         current.tell(error)
         if first and self.interrupt is not None and self.message is message:
             self.interrupt(error)
+
+    # --- a handler that does not end ------------------------------------------------------------
+    def ends(self, message: QueueMessage[Any]) -> bool:
+        """The handler has ended; False when its delivery was settled without it. In its runner,
+        after ``inside`` is False."""
+        if self.told(message) is None:
+            return True
+        with self._lock:
+            self._ended = message
+            return self.given_up is not message
+
+    def give_up(self, message: QueueMessage[Any]) -> bool:
+        """Whether the caller settles this delivery, because its handler does not end.
+
+        For messages whose handlers were told to end before: only they ask in ``ends``.
+        """
+        with self._lock:
+            if not self._is_in_handler(message) or self.given_up is message:
+                return False
+            self.given_up = message
+            return True
+
+    def is_stuck(self) -> bool:
+        """Whether a handler that was given up is still at it."""
+        message = self.given_up
+        return message is not None and self._is_in_handler(message)
+
+    def leave(self) -> Slot | None:
+        """The slot that takes the place of this one, if that is stuck."""
+        with self._lock:
+            if self.is_left or not self.is_stuck():
+                return None
+            self.is_left = True
+        successor = Slot(self.number, self.on_progress)
+        successor.count = self.count
+        successor._worked = self.worked(time.monotonic())
+        return successor
+
+    def _is_in_handler(self, message: QueueMessage[Any]) -> bool:
+        if self.message is not message or self._ended is message:
+            return False
+        return self.inside and not self.beginning
 
     def report(self, current: CurrentMessage, note: str) -> None:
         if self.message is current.message:

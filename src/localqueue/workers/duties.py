@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 from localqueue.errors import HandlerTimeout, StoreBusy, StoreFull, UnsupportedByStore
@@ -36,14 +37,14 @@ class Duties:
         ask: Ask,
         holding: Holding,
         aftercare: Aftercare,
-        timeout: float | None,
+        check_timeouts: Callable[[], object],
     ) -> None:
         self._shift = shift
         self._sources = sources
         self._ask = ask
         self._holding = holding
         self._aftercare = aftercare
-        self._timeout = timeout
+        self._check_timeouts = check_timeouts
         self._next: dict[object, float] = {}
         self._begun = (0, 0.0)
         """How many handlers had begun, and since when that is so."""
@@ -59,27 +60,14 @@ class Duties:
     async def do(self) -> None:
         now = time.monotonic()
         self._holding.act_on_answers()
+        self._check_timeouts()
         if self._shift.held:
-            self.check_timeouts()
             self._check_stall(now)
             await self._report(now)
         await self._bury_the_dead()
         if self._sources.worker_id is not None and self._is_time_for("seen", now, SEEN_EVERY):
             await self._say_that_it_is_there(self._sources.worker_id)
         self._recover(now)
-
-    def check_timeouts(self) -> None:
-        """Tell handlers that run too long."""
-        if self._timeout is None:
-            return
-        now = time.monotonic()
-        for slot in self._shift.slots:
-            message = slot.message
-            if message is None or now - slot.began < self._timeout:
-                continue
-            told = slot.told(message)
-            if slot.message is message and (told is None or not told.cancelled):
-                slot.tell(message, handler_timeout(self._timeout))
 
     def _is_time_for(self, duty: object, now: float, every: float) -> bool:
         if now < self._next.get(duty, 0.0):

@@ -176,11 +176,17 @@ class Execution:
 
     def failure(self, slot: Slot, message: QueueMessage[Any], error: BaseException) -> None:
         """The handler raised, or could not run."""
+        ended = self.failed(slot, message, error)
+        if ended is not None:
+            self._shift.ended.append(ended)
+
+    def failed(self, slot: Slot, message: QueueMessage[Any], error: BaseException) -> Ended | None:
+        """The same, for whoever settles it: how it ended. None when its lease is lost."""
         source = self._sources[message.queue]
         current = slot.told(message)
         if current is not None and current.lease_lost:
             self._drop(message, source.commit)
-            return
+            return None
         outcome = outcome_of(error, None if current is None else current.reason)
         settlement = settle(
             outcome, failures=message.failures, policy=source.policy, luck=random.random()
@@ -195,7 +201,7 @@ class Execution:
         is_interrupted = isinstance(outcome, Interrupted)
         if not is_interrupted or self._shift.is_first_to_interrupt(message):
             log_end(message, outcome, settlement, counts_as, source, self._sources.worker_id)
-        self._end(message, settlement, counts_as, extras)
+        return self._ended(message, settlement, counts_as, extras)
 
     def _is_one_crash_too_many(self, message: QueueMessage[Any]) -> bool:
         """Whether the store makes a dead letter of it, as far as one can know before."""
@@ -249,12 +255,21 @@ class Execution:
         extras: Extras = NOTHING,
         commit: Commit | None = None,
     ) -> None:
+        self._shift.ended.append(self._ended(message, settlement, counts_as, extras, commit))
+
+    def _ended(
+        self,
+        message: QueueMessage[Any],
+        settlement: Settlement,
+        counts_as: str,
+        extras: Extras = NOTHING,
+        commit: Commit | None = None,
+    ) -> Ended:
         if self._sources[message.queue].removes:
             # What failed or was interrupted is lost, as the policy says.
-            self._shift.ended.append(Ended(message, None, counts_as))
-            return
+            return Ended(message, None, counts_as)
         told = Settle(message.receipt, settlement, extras.records, extras.puts)
-        self._shift.ended.append(Ended(message, told, counts_as, commit))
+        return Ended(message, told, counts_as, commit)
 
 
 def outcome_of(error: BaseException, reason: LocalQueueError | None = None) -> Outcome:

@@ -28,6 +28,7 @@ from localqueue.workers.prefetch import Prefetch
 from localqueue.workers.settling import LAST_PATIENCE, Settling
 from localqueue.workers.shift import Shift
 from localqueue.workers.source import Group, Sources
+from localqueue.workers.timeouts import Timeouts
 
 log = logging.getLogger("localqueue.workers")
 
@@ -50,7 +51,7 @@ class Foreman:
         pace: Pace,
         prefetch: Prefetch,
         liveness: str,
-        timeout: float | None,
+        timeouts: Timeouts,
         overdue: Callable[[], object],
     ) -> None:
         """``overdue`` is called when the time to drain is over and handlers still run."""
@@ -62,10 +63,11 @@ class Foreman:
         self._prefetch = prefetch
         self._liveness = liveness
         self._overdue = overdue
+        self._timeouts = timeouts
         self._aftercare = Aftercare()
         self._settling = Settling(shift, sources, ask, self._aftercare)
         self.holding = Holding(shift, sources, ask, self._settling, self._aftercare, pace)
-        self._duties = Duties(shift, sources, ask, self.holding, self._aftercare, timeout)
+        self._duties = Duties(shift, sources, ask, self.holding, self._aftercare, timeouts.check)
         self._lookout = Lookout(sources, ask, shift.bell)
         self._groups = sources.groups(liveness)
         self._turns = count()
@@ -100,7 +102,9 @@ class Foreman:
 
     def is_wanted(self) -> bool:
         """Whether something may wait for it that should not."""
-        return bool(self._shift.held) and time.monotonic() - self._settling.settled_at >= TICK
+        if not self._shift.held and not self._timeouts.is_anyone_stuck():
+            return False
+        return time.monotonic() - self._settling.settled_at >= TICK
 
     async def _is_empty(self) -> bool:
         """Whether nothing is left that this worker could still get."""
@@ -228,14 +232,19 @@ class Foreman:
         self.holding.give_back_pending()
         self._say_that_it_stops()
         await self._settling.settle_if_possible(self._shift.shutdown.left())
+        self._timeouts.check()
         if self._shift.held and self._shift.shutdown.is_over():
-            if self.holding.take_back_running():
+            if self._take_back_running():
                 self._overdue()
             await self._settling.settle_if_possible(LAST_PATIENCE)
             if self._settling.is_hopeless():
                 return True
-        self._duties.check_timeouts()
         return not self._shift.held
+
+    def _take_back_running(self) -> bool:
+        """Whether anything still ran. What has run for too long has failed, and stop or not."""
+        failed = self._timeouts.give_up_all()
+        return self.holding.take_back_running() or failed
 
     def _say_that_it_stops(self) -> None:
         """Once, when a signal asked: whoever sent it should know what is waited for, and how long.
@@ -265,8 +274,9 @@ class Foreman:
         shutdown.ask()
         self.holding.act_on_answers()
         self.holding.give_back_pending()
-        if self.holding.take_back_running():
+        if self._take_back_running():
             self._overdue()
+        self._timeouts.say_who_is_left()
         try:
             with contextlib.suppress(StoreError):
                 await self._settle_the_last()

@@ -13,7 +13,7 @@ from localqueue.message import QueueMessage, Receipt
 from localqueue.outcome import Cancel, DeadLetter, Release, Settlement, describe_error
 from localqueue.stores.leased import size_of
 from localqueue.stores.present import present_leased
-from localqueue.stores.protocol import LeaseAnswer, Settle, StoredMessage
+from localqueue.stores.protocol import LeaseAnswer, Settle, Settled, StoredMessage
 from localqueue.workers.aftercare import Aftercare
 from localqueue.workers.driver import Ask
 from localqueue.workers.endings_log import log_interrupted
@@ -61,6 +61,8 @@ class Holding:
         """Given back by the heartbeat, and not accounted for."""
         self._taken: deque[QueueMessage[Any]] = deque()
         """Taken from the runners by the heartbeat, which could not give them back."""
+        self._failed: deque[tuple[Ended, Settled]] = deque()
+        """Settled while the foreman could not, and not accounted for."""
         self._count = -1
         """How many handlers had begun when the heartbeat last looked."""
 
@@ -121,6 +123,7 @@ class Holding:
         """What the heartbeat has to extend. In its thread."""
         # Read at one go: the foreman goes on meanwhile.
         returned = {id(message) for message in list(self._returned)}
+        returned |= {id(one.message) for one, _ in list(self._failed)}
         held = [
             message
             for key, message in list(self._shift.held.items())
@@ -174,11 +177,25 @@ class Holding:
         else:
             self._returned.extend(taken)
 
+    def settle_at_once(self, one: Ended) -> None:
+        """Settle what ended, since the foreman cannot. From any thread."""
+        settle = one.settle
+        try:
+            if settle is not None:
+                answer = self._sources.store.settle(settle, now=self._sources.when.now)
+                self._failed.append((one, answer))
+                return
+        except StoreError as error:
+            log.warning("what failed behind a stuck handler cannot be settled now: %s", error)
+        self._shift.ended.append(one)
+
     def hear(self, message: QueueMessage[Any], answer: LeaseAnswer) -> None:
         self._answers.append((message, answer))
 
     def act_on_answers(self) -> None:
         """Tell handlers that their lease is lost or their message cancelled."""
+        while self._failed:
+            self._settling.account_for(*self._failed.popleft())
         while self._returned:
             self._account_for_returned(self._returned.popleft())
         while self._taken:

@@ -80,6 +80,12 @@ class Settling:
         """This ended without a handler."""
         self._left.ended.append(one)
 
+    def account_for(self, one: Ended, answer: Settled) -> None:
+        """The heartbeat settled this, since the foreman could not."""
+        self._account_for(one, answer)
+        if self._sources.is_anyone_listening():
+            self._announce(_Batch([], [one]), [answer])
+
     def is_anything_left(self) -> bool:
         shift, left = self._shift, self._left
         return bool(shift.acks or shift.ended or left.acked or left.ended)

@@ -61,10 +61,23 @@ class Shift:
         """Whether something stays leased when the shift ends, for others to give back."""
         self.looked_at = 0.0
         """When the foreman was last seen at work; of ``time.monotonic()``."""
+        self.left: list[Slot] = []
+        """Slots whose handlers did not end when they had to, and that others have replaced."""
         self.counts: Counter[str] = Counter()
         self._measured = (0, 0.0)
         self._interrupted: dict[int, tuple[QueueMessage[Any]]] = {}
         """What was not done when the worker stopped; kept, so that an ``id()`` stays its own."""
+
+    def leave(self, slot: Slot) -> Slot | None:
+        """The slot that has taken the place of this one; None if its handler has ended after all.
+
+        For the foreman.
+        """
+        successor = slot.leave()
+        if successor is not None:
+            self.slots[slot.number] = successor
+            self.left.append(slot)
+        return successor
 
     def is_behind(self) -> bool:
         """Whether more is leased than handlers are busy with."""

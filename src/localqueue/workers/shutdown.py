@@ -21,6 +21,10 @@ class StopNow(BaseException):
     """Raised inside a handler in the main thread: the worker does not wait for it any longer."""
 
 
+class GivenUp(BaseException):
+    """Raised inside a handler in the main thread that was told to end and went on."""
+
+
 class Shutdown:
     """Whether to stop, and until when what runs may go on. Any thread and any signal may ask."""
 
@@ -82,10 +86,12 @@ class Signals:
         self._installed = False
         self._poked = False
         self._is_inside: Callable[[], bool] = lambda: False
+        self._is_stuck: Callable[[], bool] = lambda: False
 
-    def interrupt_if(self, is_inside: Callable[[], bool]) -> None:
-        """The main thread may be interrupted while this is so."""
+    def interrupt_if(self, is_inside: Callable[[], bool], is_stuck: Callable[[], bool]) -> None:
+        """The main thread may be interrupted while it is inside; it is while it is stuck."""
         self._is_inside = is_inside
+        self._is_stuck = is_stuck
 
     @contextlib.contextmanager
     def installed(self, numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[None]:
@@ -103,7 +109,10 @@ class Signals:
                 signal.signal(known, signal.SIG_DFL if handler is None else handler)
 
     def poke(self) -> None:
-        """From another thread: there is nothing left to wait for. Nothing unless installed."""
+        """From another thread: there is nothing left to wait for, or the handler does not end.
+
+        Nothing unless installed.
+        """
         if self._installed and self._main is not None:
             self._poked = True
             signal.pthread_kill(self._main, SIGNALS[0])
@@ -119,6 +128,8 @@ class Signals:
                 self._shutdown.ask()
         if self._shutdown.is_over() and self._is_inside():
             raise StopNow
+        if poked and self._is_stuck():
+            raise GivenUp
 
 
 def may_handle_signals() -> bool:

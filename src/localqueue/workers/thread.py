@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from localqueue.commits.protocol import Commit
 from localqueue.errors import LocalQueueError
 from localqueue.message import QueueMessage
 from localqueue.workers.context import Slot, nothing_runs
@@ -60,7 +61,8 @@ class Runner:
             self._work(slot, hand)
         finally:
             slot.rest()
-            self._liveness.end(slot.number)
+            if not slot.is_left:
+                self._liveness.end(slot.number)
             nothing_runs()
             hand.close()
 
@@ -92,7 +94,7 @@ class Runner:
                     result = call(message)
                 else:
                     source = execution.source(message)
-                    if source.commit is not None and not execution.begin(message, source.commit):
+                    if source.commit is not None and not self._begins(slot, message, source.commit):
                         slot.inside = False
                         continue
                     with execution.around(source, message):
@@ -100,14 +102,26 @@ class Runner:
                 slot.inside = False
             except BaseException as error:
                 slot.inside = False
-                execution.failure(slot, message, error)
+                if slot.ends(message):
+                    execution.failure(slot, message, error)
+                elif slot.is_left:
+                    return
                 if isinstance(error, INTERRUPTS):
                     raise
                 continue
             if simple and slot.current is None:
                 done(message)
-            else:
+            elif slot.ends(message):
                 execution.success(slot, message, result)
+            elif slot.is_left:
+                return
+
+    def _begins(self, slot: Slot, message: QueueMessage[Any], commit: Commit) -> bool:
+        slot.beginning = True
+        try:
+            return self._execution.begin(message, commit)
+        finally:
+            slot.beginning = False
 
     @abstractmethod
     def _waits_for_more(self, slot: Slot) -> bool:
@@ -178,9 +192,8 @@ class ThreadDriver:
         leading = threading.Thread(target=self._lead, name="localqueue-foreman", daemon=True)
         leading.start()
         try:
-            for slot in self._shift.slots:
-                name = f"localqueue-worker-{slot.number}"
-                threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
+            for slot in list(self._shift.slots):
+                self._start(slot)
             leading.join()
         except BaseException as error:
             self._shift.shutdown.at_once(error)
@@ -190,6 +203,17 @@ class ThreadDriver:
             raise self._error
         if self._shift.shutdown.reason is not None:
             raise self._shift.shutdown.reason
+
+    def replace(self, slot: Slot) -> None:
+        """Leave the runner of this slot behind with its handler, and start another. For the
+        foreman."""
+        successor = self._shift.leave(slot)
+        if successor is not None:
+            self._start(successor)
+
+    def _start(self, slot: Slot) -> None:
+        name = f"localqueue-worker-{slot.number}"
+        threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
 
     def _lead(self) -> None:
         try:

@@ -42,6 +42,7 @@ from localqueue.workers.shutdown import (
 from localqueue.workers.source import Sources, check_queues
 from localqueue.workers.summary import Summary
 from localqueue.workers.thread import InThread, Lobby, ThreadCrew, ThreadDriver
+from localqueue.workers.timeouts import Timeouts
 
 Kind = Literal["thread", "asyncio", "process"]
 DRAIN_TIMEOUT = 30.0
@@ -276,6 +277,7 @@ class Worker:
         until_over.callback(lambda: liveness.close(keep=shift.leaves_leases))
         execution = Execution(shift, sources, self._pace)
         crew = self._make_crew(shift, sources, execution, liveness, until_over)
+        timeouts = Timeouts(shift, execution, liveness, self.timeout)
         foreman = Foreman(
             shift,
             sources,
@@ -286,27 +288,42 @@ class Worker:
             pace=self._pace,
             prefetch=Prefetch(self.concurrency, sources.lease_timeout, self.prefetch),
             liveness=liveness.name,
-            timeout=self.timeout,
+            timeouts=timeouts,
             overdue=signals.poke,
         )
+        holding = foreman.holding
+
+        def look() -> None:
+            holding.take_back_if_stuck()
+            if self.kind == "asyncio":
+                timeouts.give_up_if_stuck(holding.settle_at_once)
+
         until_over.enter_context(
             Heartbeat(
                 sources.store,
                 sources.when,
                 liveness,
                 sources.lease_timeout,
-                held=foreman.holding.leases,
-                on_answer=foreman.holding.answered,
-                timeout_of=foreman.holding.lease_timeout,
-                look=foreman.holding.take_back_if_stuck,
+                held=holding.leases,
+                on_answer=holding.answered,
+                timeout_of=holding.lease_timeout,
+                look=look,
             )
         )
         if isinstance(crew, TaskCrew):
-            return TaskDriver(shift, crew, foreman)
+            on_loop = TaskDriver(shift, crew, foreman)
+            timeouts.replace = on_loop.replace
+            return on_loop
         if isinstance(crew, Lobby):
-            return ThreadDriver(shift, crew, foreman)
+            in_threads = ThreadDriver(shift, crew, foreman)
+            # A process is ended from outside, and so is a job of Spark.
+            if isinstance(crew, ThreadCrew) and self.kind == "thread":
+                timeouts.replace = in_threads.replace
+            return in_threads
         if self.kind == "thread":
-            signals.interrupt_if(lambda: shift.slots[0].inside)
+            runs = shift.slots[0]
+            signals.interrupt_if(lambda: runs.inside, runs.is_stuck)
+            timeouts.interrupt = signals.poke
         steward = Steward(foreman)
         hands = self._hands(shift, until_over)
         runner = InlineRunner(shift, execution, liveness, hands, foreman, steward)

@@ -33,7 +33,11 @@ async def act_async(value: dict[str, Any]) -> Any:
     deadline = time.monotonic() + PATIENCE
     while gate is not None and not _is_open(gate):
         assert time.monotonic() < deadline, "nobody opened the gate"
-        await asyncio.sleep(0.005)
+        try:
+            await asyncio.sleep(0.005)
+        except asyncio.CancelledError:
+            if not value.get("swallows"):
+                raise
     return _finish(value, current)
 
 

@@ -231,6 +231,41 @@ class WorkerContract:
         assert summary == Summary(done=1, dead=1, returned=summary.returned)
         assert dead_errors(queue) == ["HandlerTimeout"]
 
+    def test_a_handler_that_does_not_listen_has_failed_and_its_place_is_taken(
+        self, stage: Stage
+    ) -> None:
+        queue = stage.queue()
+        endless, both = stage.gate("endless"), stage.gate("both")
+        queue.put(stage.act(name="endless", until=endless, listens=False, swallows=True))
+
+        with working(self.worker(queue, concurrency=2, timeout=0.5, max_tries=1)) as worker:
+            eventually(lambda: dead_errors(queue) == ["HandlerTimeout"])
+            queue.put_many([stage.act(name=n, until=both) for n in range(2)])
+            eventually(lambda: len(stage.names("began")) == 3, "a place is gone")
+            both.touch()
+            eventually(lambda: worker.summary.done == 2)
+            endless.touch()
+
+        assert worker.summary == Summary(done=2, dead=1, returned=worker.summary.returned)
+        assert (queue.stats().dead, queue.stats().total) == (1, 1)
+
+    def test_a_handler_that_does_not_listen_keeps_no_worker_from_stopping(
+        self, stage: Stage
+    ) -> None:
+        queue = stage.queue()
+        endless = stage.gate("endless")
+        message = queue.put(stage.act(name="endless", until=endless, listens=False, swallows=True))
+        worker = self.worker(queue, timeout=0.1, max_tries=2, backoff=3600.0).start()
+        eventually(lambda: (found := queue.inspect(message.id)) and found.failures == 1)
+
+        worker.stop()
+        assert worker.join(5)
+
+        endless.touch()
+        found = queue.inspect(message.id)
+        assert found is not None
+        assert (found.state, found.failures, worker.summary) == ("ready", 1, Summary(failed=1))
+
     def test_a_running_message_can_be_cancelled(self, stage: Stage) -> None:
         queue = stage.queue(lease_timeout=0.3)
         message = queue.put(stage.act(until=stage.gate("never")))

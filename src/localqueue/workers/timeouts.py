@@ -1,0 +1,163 @@
+"""How long handlers may run: they are told when their time is over, and given up if they go on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from localqueue.errors import HandlerTimeout
+from localqueue.message import QueueMessage
+from localqueue.workers.context import CurrentMessage, Slot
+from localqueue.workers.duties import handler_timeout
+from localqueue.workers.execution import Execution
+from localqueue.workers.liveness import Liveness
+from localqueue.workers.shift import Ended, Shift
+
+log = logging.getLogger("localqueue.workers")
+
+GRACE = 2.0
+"""Seconds that a handler has to end when it is told to, before it is given up."""
+
+Settler = Callable[[Ended], object]
+
+
+class Timeouts:
+    """For the foreman, but for what the heartbeat asks.
+
+    A delivery whose handler is given up is settled as if the handler had ended then: it has failed,
+    or was cancelled. What the handler returns later is dropped.
+    """
+
+    def __init__(
+        self, shift: Shift, execution: Execution, liveness: Liveness, timeout: float | None
+    ) -> None:
+        self._shift = shift
+        self._execution = execution
+        self._liveness = liveness
+        self._timeout = timeout
+        self._settling: list[threading.Thread] = []
+        self._interrupted_at = 0.0
+        self.replace: Callable[[Slot], object] | None = None
+        """Leaves the runner of a handler behind, and starts another in its place."""
+        self.interrupt: Callable[[], object] | None = None
+        """Where the runner cannot be replaced: tries to end its handler.
+
+        With neither, nothing is given up: handlers are ended from outside, and waited for.
+        """
+
+    def check(self) -> None:
+        """Tell handlers that run too long; give up those that were told and go on."""
+        if self._timeout is None:
+            return
+        now = time.monotonic()
+        for slot in list(self._shift.slots):
+            message = slot.message
+            if message is None or now - slot.began < self._timeout:
+                continue
+            told = slot.told(message)
+            if told is None or not told.cancelled:
+                if slot.message is message:
+                    slot.tell(message, handler_timeout(self._timeout))
+            elif now - told.told_at >= GRACE and (self.replace or self.interrupt):
+                self._give_up(slot, message, told)
+                self._do_without(slot, now)
+
+    def give_up_all(self) -> bool:
+        """The worker does not wait any longer: whose time was over has failed. Whether any had."""
+        if self._timeout is None:
+            return False
+        given_up = [
+            self._give_up(slot, message, told)
+            for slot in self._shift.slots
+            if (message := slot.message) is not None
+            and (told := slot.told(message)) is not None
+            and isinstance(told.reason, HandlerTimeout)
+        ]
+        # Those whose commits still undo something would be taken for handlers that run.
+        deadline = time.monotonic() + GRACE
+        for thread in self._settling:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return any(given_up)
+
+    def give_up_if_stuck(self, settle: Settler) -> None:
+        """Fail what runs too long while a handler keeps the foreman from it; ``settle`` writes it.
+
+        In the thread of the heartbeat.
+        """
+        now = time.monotonic()
+        if self._timeout is None or now - self._shift.looked_at < GRACE:
+            return
+        for slot in list(self._shift.slots):
+            message = slot.message
+            if message is None or now - slot.began < self._timeout + GRACE:
+                continue
+            told = slot.current_of(message)
+            # Not through the slot: a task can be cancelled on its own loop only.
+            if not told.cancelled:
+                told.tell(handler_timeout(self._timeout))
+            self._give_up(slot, message, told, settle)
+
+    def is_anyone_stuck(self) -> bool:
+        return self._timeout is not None and any(slot.is_stuck() for slot in self._shift.slots)
+
+    def say_who_is_left(self) -> None:
+        """The worker ends, and handlers that were given up go on."""
+        left = sum([slot.is_stuck() for slot in (*self._shift.left, *self._shift.slots)])
+        if left:
+            log.warning(
+                "the worker ends and %d %s that ran too long %s on; what %s is dropped",
+                left,
+                *(("handlers", "go", "they do") if left > 1 else ("handler", "goes", "it does")),
+            )
+
+    def _give_up(
+        self,
+        slot: Slot,
+        message: QueueMessage[Any],
+        told: CurrentMessage,
+        settle: Settler | None = None,
+    ) -> bool:
+        """Whether the delivery is settled here; not if the handler has ended meanwhile."""
+        if not slot.give_up(message):
+            return False
+        log.warning(
+            "message %s of %r: its handler has run for %.1f s and does not end; nobody waits for it"
+            " any longer, and its result is dropped",
+            message.id,
+            message.queue,
+            time.monotonic() - slot.began,
+        )
+        self._liveness.end(slot.number)
+        assert told.reason is not None
+        fail = partial(self._fail, slot, message, told.reason, settle or self._shift.ended.append)
+        if self._execution.source(message).commit is None:
+            fail()
+        else:
+            # What a commit undoes may take its time.
+            thread = threading.Thread(target=fail, name="localqueue-given-up", daemon=True)
+            self._settling = [one for one in self._settling if one.is_alive()]
+            self._settling.append(thread)
+            thread.start()
+        return True
+
+    def _fail(
+        self, slot: Slot, message: QueueMessage[Any], reason: BaseException, settle: Settler
+    ) -> None:
+        ended = self._execution.failed(slot, message, reason)
+        if ended is not None:
+            settle(ended)
+        self._shift.bell.ring()
+
+    def _do_without(self, slot: Slot, now: float) -> None:
+        """Another runner, or another try to end the handler, which may catch what it is told."""
+        if not slot.is_stuck():
+            return
+        if self.replace is not None:
+            self.replace(slot)
+        elif self.interrupt is not None and now - self._interrupted_at >= GRACE:
+            self._interrupted_at = now
+            self.interrupt()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from localqueue.errors import InvalidResult, LocalQueueError
 from localqueue.message import QueueMessage, with_fields
+from localqueue.telemetry.carried import called_inside
 from localqueue.workers.begun import Begun
 from localqueue.workers.context import Slot, nothing_runs
 from localqueue.workers.parcel import IMPORTED_MAIN, MAIN, pack, pack_error, unpack
@@ -111,7 +112,7 @@ class Child:
         return pack((*answer, self._spent))
 
     def _call(self, frame: bytes) -> Any:
-        number, fields = unpack(frame, self._main.load)
+        number, fields, carried = unpack(frame, self._main.load)
         self._begun.write(number)
         message = with_fields(fields)
         slot = self._slot
@@ -126,7 +127,7 @@ class Child:
             # What was told before this moment interrupted nothing.
             if told is not None:
                 told.check()
-            result = self._handler(message.value)
+            result = called_inside(carried, self._handler, message.value)
             if result is not None:
                 refuse_undone(result)
             return result

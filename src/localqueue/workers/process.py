@@ -18,6 +18,7 @@ from localqueue.errors import (
     LocalQueueError,
 )
 from localqueue.message import QueueMessage
+from localqueue.telemetry.carried import carried_trace
 from localqueue.workers.child import GRACE, Main
 from localqueue.workers.child_process import ChildProcess
 from localqueue.workers.context import Slot
@@ -228,7 +229,7 @@ def check_process_handler(handler: Callable[[Any], Any]) -> HandlerReference:
 
 def _packed(number: int, message: QueueMessage[Any]) -> bytes:
     try:
-        return pack((number, vars(message)))
+        return pack((number, vars(message), carried_trace()))
     except Exception as error:
         raise InvalidMessageType(
             f"the value cannot be sent to the process of the handler: {error}"

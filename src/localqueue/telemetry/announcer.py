@@ -131,6 +131,14 @@ class Announcer:
                 told.append(StaleReceipt(**self._about(message, at), call=call))
         self._emitter.emit(told)
 
+    def tried(
+        self, message: QueueMessage[Any], delay: float, error: Mapping[str, Any] | None
+    ) -> None:
+        """A try inside of the lease failed, and another one follows after ``delay`` seconds."""
+        self._emitter.emit(
+            (Retried(**self._about(message), delay=delay, error_type=_kept_type(error)),)
+        )
+
     def extended(self, message: QueueMessage[Any], answer: LeaseAnswer) -> None:
         """Only that a lease is lost is an event; that it is held happens all the time."""
         if answer is LeaseAnswer.LOST and _had_a_lease(message):

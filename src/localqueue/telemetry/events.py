@@ -98,7 +98,9 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried(Event):
-    """Given back with an error: a failure is charged, and it is delivered again."""
+    """Given back with an error: a failure is charged, and it is delivered again. Or it is tried
+    again inside of its lease, and ``ran`` is not known.
+    """
 
     kind: ClassVar[str] = "retried"
 

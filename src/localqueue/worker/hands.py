@@ -88,7 +88,7 @@ class Running(NamedTuple):
         return not self.policy.is_permanent(error)
 
     def tell_of_another_try(self, state: RetryCallState) -> None:
-        """Nobody else hears of a try that is followed by another one."""
+        """A try failed that is followed by another one: the log and those who listen hear of it."""
         # Not the error itself: to print it may fail, or take many lines.
         error = describe_error(_error_of(state))
         reason = (
@@ -103,6 +103,9 @@ class Running(NamedTuple):
             state.upcoming_sleep,
             reason[:LONGEST_TEXT],
         )
+        announce = self.emitter.announce
+        if announce is not None:
+            announce.tried(self.message, state.upcoming_sleep, error)
 
     def counted(self, error: BaseException | None, again: bool) -> bool:
         """Whether the try that ended so is followed by another: ``again``, for the account."""

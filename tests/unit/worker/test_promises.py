@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tenacity import wait_none
+from tenacity import RetryCallState, wait_fixed, wait_none
 
 from localqueue import (
     AtMostOnceDelivery,
@@ -15,6 +15,7 @@ from localqueue import (
     ReturnStoredResult,
 )
 from localqueue.idempotency import IdempotencyRecord, MemoryIdempotencyStore
+from localqueue.telemetry import Event, Metrics, Retried
 
 Queue = PersistentQueue[Any]
 
@@ -122,19 +123,45 @@ def test_a_result_that_cannot_be_kept_fails_the_message(kind: Any) -> None:
 
 
 def test_listeners_hear_each_try_and_how_the_message_ended(kind: Any, queue: Queue) -> None:
-    heard: list[str] = []
-    queue.listen(lambda event: heard.append(event.kind))
+    heard: list[Event] = []
+    metrics = Metrics()
+    queue.listen(heard.append)
+    queue.listen(metrics)
     calls: list[int] = []
 
     def work(value: int) -> None:
         calls.append(value)
-        if len(calls) < 2:
+        if len(calls) < 3:
             raise KeyError
 
-    queue.put(1)
-    kind.worker(queue, work, wait=wait_none())()
+    put = queue.put(1)
+    kind.worker(queue, work, wait=wait_fixed(0.001))()
 
-    assert heard == [
-        "enqueued", "leased", "handler_started", "handler_ended", "handler_started",
-        "handler_ended", "acked",
+    assert [event.kind for event in heard] == [
+        "enqueued", "leased",
+        "handler_started", "handler_ended", "retried",
+        "handler_started", "handler_ended", "retried",
+        "handler_started", "handler_ended", "acked",
     ]  # fmt: skip
+    retried = [event for event in heard if isinstance(event, Retried)]
+    assert [(e.message_id, e.attempt, e.delay, e.error_type, e.ran) for e in retried] == [
+        (put.id, 1, 0.001, "KeyError", None)
+    ] * 2
+    assert metrics.snapshot()[queue.name].errors == {("retried", "KeyError"): 2}
+
+
+def test_listeners_hear_of_a_try_before_the_pause_that_follows_it(kind: Any, queue: Queue) -> None:
+    order: list[str] = []
+    queue.listen(lambda event: order.append(event.kind))
+    queue.put(1)
+
+    def work(value: int) -> None:
+        if "retried" not in order:
+            raise KeyError
+
+    def before_sleep(state: RetryCallState) -> None:
+        order.append("pause")
+
+    kind.worker(queue, work, wait=wait_none(), before_sleep=before_sleep)()
+
+    assert order[order.index("retried") + 1] == "pause"

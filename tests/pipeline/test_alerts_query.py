@@ -219,23 +219,29 @@ def test_with_its_checkpoint_lost_nothing_is_told_twice(
     assert alerts.empty()
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        pytest.param(["after-put"], id="once"),
+        pytest.param(["before-put", "after-put"], id="twice", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_loses_no_alert_and_puts_none_twice(
-    spark: SparkSession, url: str, checkpoint: Path, jobs: Any, alerts: Any
+    spark: SparkSession, url: str, checkpoint: Path, jobs: Any, alerts: Any, deaths: list[str]
 ) -> None:
     def die_at(point: str) -> None:
         program = [sys.executable, "-m", "tests.pipeline.alerts_program"]
-        done = subprocess.run([*program, url, str(checkpoint), point], cwd=ROOT, check=False,
-                              capture_output=True, text=True)  # fmt: skip
+        command = [*program, url, str(checkpoint), f"alerts.{point}"]
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
 
     messages = {message.id for message in jobs.put_many(range(20))}
     threading.Event().wait(1.3)  # until they are due for an alert
 
-    die_at("alerts.before-put")
-    assert not told(alerts)
-    die_at("alerts.after-put")
+    for point in deaths:
+        die_at(point)
+        assert alerts.qsize() == (0 if point == "before-put" else len(messages))
     stuck = StuckAlerts(url, "alerts", checkpoint=checkpoint, waiting={"jobs": LIMIT}, spark=spark)
     stuck.run(once=True)
 

@@ -48,6 +48,14 @@ def queues(url: str) -> Iterator[list[PersistentQueue[Any]]]:
         queue.close()
 
 
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Another one every time. A failure tells its seed, which LOCALQUEUE_SEED gives it again."""
+    seed = int(os.environ.get("LOCALQUEUE_SEED") or random.randrange(2**32))
+    request.node.add_report_section("setup", "seed", f"LOCALQUEUE_SEED={seed}")
+    return random.Random(seed)
+
+
 def driver(url: str, lake: Lake, name: str, master: str = LOCAL_CLUSTER) -> Server:
     command = [sys.executable, PROGRAM, url, lake.location.uri, name, master, str(ROWS)]
     return Server(command, env=environment())
@@ -80,9 +88,12 @@ def kill(running: Server, what: str, chance: random.Random) -> None:
 
 
 def test_a_killed_driver_leaves_nothing_out_and_nothing_twice(
-    spark: SparkSession, url: str, lake: Lake, queues: list[PersistentQueue[Any]]
+    spark: SparkSession,
+    url: str,
+    lake: Lake,
+    queues: list[PersistentQueue[Any]],
+    chance: random.Random,
 ) -> None:
-    chance = random.Random()
     for queue in queues:
         work(queue, 120)
 
@@ -97,9 +108,12 @@ def test_a_killed_driver_leaves_nothing_out_and_nothing_twice(
 
 
 def test_killed_executors_and_a_second_pipeline_leave_nothing_out_and_nothing_twice(
-    spark: SparkSession, url: str, lake: Lake, queues: list[PersistentQueue[Any]]
+    spark: SparkSession,
+    url: str,
+    lake: Lake,
+    queues: list[PersistentQueue[Any]],
+    chance: random.Random,
 ) -> None:
-    chance = random.Random()
     for queue in queues:
         work(queue, 120)
 

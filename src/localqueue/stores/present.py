@@ -114,9 +114,7 @@ def _present_together(
     """None when one of them cannot be decoded."""
     json, bodies = decoder("json", codec), leased.bodies
     try:
-        if len(bodies) == 1:
-            values: Sequence[Any] = (json.decode(bodies[0]),)
-        elif type(json) is JsonCodec:
+        if type(json) is JsonCodec and len(bodies) > 1:
             values = json.decode_many(bodies)
         else:
             values = [json.decode(body) for body in bodies]

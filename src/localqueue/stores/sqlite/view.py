@@ -33,6 +33,17 @@ class QueueRow(NamedTuple):
     version: int
     settings: QueueSettings
     topic: int | None
+    needs_no_look: bool
+    """Whether a put that asks for nothing needs nothing but its row and its event."""
+
+
+def _needs_no_look(settings: QueueSettings) -> bool:
+    return (
+        settings.fanout is None
+        and settings.ttl is None
+        and not settings.maxsize
+        and not settings.journal_payloads
+    )
 
 
 @dataclass(slots=True)
@@ -94,7 +105,8 @@ class View:
             if found is None:
                 return None
             number, version, settings, topic = found
-            known = QueueRow(number, name, version, self.file.parse_settings(settings), topic)
+            parsed = self.file.parse_settings(settings)
+            known = QueueRow(number, name, version, parsed, topic, _needs_no_look(parsed))
             self._queues[name] = known
             self._names[number] = name
         return known

@@ -33,7 +33,7 @@ from localqueue.stores.sqlite.verbs.log import (
     pass_over,
 )
 from localqueue.stores.sqlite.verbs.order import check_order
-from localqueue.stores.sqlite.verbs.plain import insert_plain, is_plain
+from localqueue.stores.sqlite.verbs.plain import insert_mere, insert_plain, is_mere, is_plain
 from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.verbs.records import change_records
 from localqueue.stores.sqlite.verbs.sweep import SELDOM, sweep_sometimes
@@ -47,10 +47,12 @@ def enqueue_many(
     if not puts:
         return []
     first = puts[0]
-    if len(puts) > 1 or len(first.body) > LARGEST_INLINE:
-        # A small one alone is no batch.
-        check_batch(puts)
-    queue = tx.queue(first.queue) or use_queue(tx, first.queue)
+    queue = tx.queue(first.queue)
+    if len(puts) == 1 and queue is not None and is_mere(queue, first):
+        sweep_sometimes(tx, queue, SELDOM)
+        return [insert_mere(tx, queue, first)]
+    check_batch(puts)
+    queue = queue or use_queue(tx, first.queue)
     if len(puts) == 1 and is_plain(queue, first, bounded):
         sweep_sometimes(tx, queue, SELDOM)
         return [insert_plain(tx, queue, first)]

@@ -32,6 +32,9 @@ class Tellers:
     def tell(self, what: What, number: int) -> None:
         """One token for one waiter; news of a new queue for all who wait for some."""
         key = (what, number)
+        if key not in self._ends and number != NEW_QUEUES and not self._is_there(key):
+            # Most queues never have a waiter.
+            return
         with self.lock:
             try:
                 if number == NEW_QUEUES:
@@ -71,15 +74,17 @@ class Tellers:
                 self._close_all()
 
     def _open(self, key: Key) -> _WriteEnd | None:
-        path = self._companions.fifo(*key)
-        # Most queues never have a waiter; asking is cheaper than an error.
-        fd = fifo.open_to_tell(path) if os.access(path, os.F_OK) else None
+        # Asking is cheaper than an error.
+        fd = fifo.open_to_tell(self._companions.fifo(*key)) if self._is_there(key) else None
         if fd is None:
             return None
         end = self._ends[key] = _WriteEnd(fd)
         if len(self._ends) > MOST_OPEN:
             os.close(self._ends.pop(next(iter(self._ends))).fd)
         return end
+
+    def _is_there(self, key: Key) -> bool:
+        return os.access(self._companions.fifo(*key), os.F_OK)
 
     def _is_replaced(self, key: Key, end: _WriteEnd) -> bool:
         """Nobody waits here: perhaps they wait at another file of the same name.

@@ -12,7 +12,7 @@ from localqueue.stores.sqlite.rows import seal, stored_message
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import PUBLISHED
 from localqueue.stores.sqlite.verbs.alike import are_alike, insert_alike
-from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE, add_body, use_body
+from localqueue.stores.sqlite.verbs.bodies import add_body, use_body
 from localqueue.stores.sqlite.verbs.capacity import Admitted, admit
 from localqueue.stores.sqlite.verbs.dedupe import find_duplicate, remember_key
 from localqueue.stores.sqlite.verbs.enqueue import (

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -322,6 +325,42 @@ def test_a_lost_lease_is_the_reason_to_end(stage: Stage) -> None:
 
     assert reasons == [(True, LeaseLost)]
     assert queue.stats().dead == 1
+
+
+RIVAL = """
+import sys
+from queue import Empty
+from localqueue import PersistentQueue
+
+queue = PersistentQueue("jobs", store_path=sys.argv[1])
+try:
+    print("took", queue.get_message(timeout=3.0).value)
+except Empty:
+    print("got nothing")
+"""
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_lease_is_held_while_its_handler_holds_the_interpreters_lock(
+    stage: Stage, is_async: bool
+) -> None:
+    queue = stage.queue(lease_timeout=2.0)
+    queue.put("job")
+    rivals: list[subprocess.Popen[str]] = []
+
+    def handler(value: str) -> None:
+        current_message().wait(1.0)  # a keeper needs a moment to start
+        program = [sys.executable, "-c", RIVAL, str(stage.store.path)]
+        rivals.append(subprocess.Popen(program, stdout=subprocess.PIPE, text=True))
+        ctypes.PyDLL(None).usleep(4_000_000)  # no thread of this process runs meanwhile
+
+    async def coroutine(value: str) -> None:
+        handler(value)
+
+    summary = Worker(queue, coroutine if is_async else handler).run(until_empty=True)
+
+    assert rivals[0].communicate(timeout=60)[0] == "got nothing\n"
+    assert summary == Summary(done=1)
 
 
 # --- listeners ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -19,6 +20,24 @@ from localqueue.workers.summary import Summary
 from localqueue.workers.worker import Kind, Worker
 from tests.unit.queue.phrases import kinds
 from tests.unit.workers.phrases import Stage, dead_errors, eventually, working
+
+ASKS = ("lease", "settle_and_lease", "next_due", "waiting")
+
+
+def counted_calls(monkeypatch: pytest.MonkeyPatch, store: type[Any]) -> Counter[str]:
+    """How often each of these questions is asked from now on, of any store of this class."""
+    asked: Counter[str] = Counter()
+
+    def counting(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*given: Any, **options: Any) -> Any:
+            asked[name] += 1
+            return ask(*given, **options)
+
+        return count
+
+    for name in ASKS:
+        monkeypatch.setattr(store, name, counting(name, getattr(store, name)))
+    return asked
 
 
 class WorkerContract:
@@ -70,6 +89,36 @@ class WorkerContract:
             eventually(lambda: queue.stats().total == 0)
             queue.put(stage.act(name="second"))
             eventually(lambda: stage.names() == ["first", "second"])
+
+    def test_an_idle_worker_asks_the_store_once_a_second(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = stage.queue()
+        asked = counted_calls(monkeypatch, type(stage.store))
+
+        with working(self.worker(queue)):
+            queue.put(stage.act(name="first"))
+            eventually(lambda: stage.names() == ["first"])
+            eventually(lambda: queue.stats().total == 0)
+            asked.clear()
+            # Here the time itself is what is looked at.
+            time.sleep(2.0)
+            leases, others = asked["lease"] + asked["settle_and_lease"], dict(asked)
+
+        assert 1 <= leases <= 3, others
+        assert asked["next_due"] <= 3, others
+        assert asked["waiting"] == 0, others
+
+    def test_an_idle_worker_takes_a_message_whose_lease_has_ended(self, stage: Stage) -> None:
+        queue = stage.queue(lease_timeout=0.5)
+        queue.put(stage.act(name="left behind"))
+        assert queue.get_message().value["name"] == "left behind"
+
+        with working(self.worker(queue)) as worker:
+            assert stage.names("began") == []
+            eventually(lambda: worker.summary.done)
+
+        assert stage.names() == ["left behind"]
 
     def test_several_queues_share_a_worker(self, stage: Stage) -> None:
         queues = [stage.queue(name) for name in ("one", "two", "three")]

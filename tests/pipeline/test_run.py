@@ -292,5 +292,5 @@ def test_what_is_older_than_wanted_is_let_go(
 
     assert rows_of(lake, "attempts") == []
     assert len(rows_of(lake, "messages")) == 3
-    with pytest.raises(ConfigurationError, match="no table is called 'event'"):
+    with pytest.raises(ConfigurationError, match="no table that has one is called 'event'"):
         Pipeline(url, lake, spark=spark, retention={"event": timedelta(days=1)})

@@ -40,13 +40,14 @@ from tests.faults.nursery import PATIENCE, Child, Nursery
 SHORT = (2000, 12)
 LONG = (10_000, 200)
 """Messages and kills."""
+EVERY_DAY = (("thread", "full"), ("asyncio", "full"), ("process", "relaxed"))
 WAYS = [
     pytest.param(kind, durability, size, id=f"{kind}-{durability}-{size[1]}-kills", marks=marks)
-    for kind in ("thread", "process")
+    for kind in ("thread", "asyncio", "process")
     for durability in ("full", "relaxed")
     for size, marks in ((SHORT, ()), (LONG, pytest.mark.long))
     # Short forms are for every day: one of each is enough.
-    if size == LONG or (kind, durability) in (("thread", "full"), ("process", "relaxed"))
+    if size == LONG or (kind, durability) in EVERY_DAY
 ]
 
 
@@ -79,11 +80,13 @@ def test_whoever_is_killed_every_message_is_handled_and_again_only_after_a_lease
 @pytest.mark.parametrize(
     "size", [SHORT, pytest.param(LONG, marks=pytest.mark.long)], ids=["12-kills", "200-kills"]
 )
+@pytest.mark.parametrize("kind", ["thread", "asyncio"])
 def test_with_effectively_once_no_effect_is_there_twice_whoever_is_killed(
-    nursery: Nursery, tmp_path: Path, size: tuple[int, int]
+    nursery: Nursery, tmp_path: Path, kind: str, size: tuple[int, int]
 ) -> None:
     messages, kills = size
-    with Killings(nursery, tmp_path, seed=kills, delivery="effectively-once") as killings:
+    delivery = "effectively-once"
+    with Killings(nursery, tmp_path, seed=kills, kind=kind, delivery=delivery) as killings:
         put = killings.put(messages)
 
         killings.drain(messages, kills)
@@ -150,7 +153,7 @@ def _kill_until_it_is_seen(
 
 
 # --- stopped for longer than its lease ----------------------------------------------------------
-@pytest.mark.parametrize("kind", ["thread", "process"])
+@pytest.mark.parametrize("kind", ["thread", "asyncio", "process"])
 def test_a_worker_that_was_stopped_cannot_end_the_lease_that_another_has_now(
     tmp_path: Path, kind: str
 ) -> None:
@@ -214,7 +217,9 @@ INNOCENT = 60
 POISON = {"poison": True}
 
 
-@pytest.mark.parametrize(("kind", "deaths"), [("thread", CRASH_LIMIT), ("process", 0)])
+@pytest.mark.parametrize(
+    ("kind", "deaths"), [("thread", CRASH_LIMIT), ("asyncio", CRASH_LIMIT), ("process", 0)]
+)
 def test_a_message_that_aborts_its_process_is_set_aside_and_all_others_are_handled(
     nursery: Nursery, tmp_path: Path, kind: str, deaths: int
 ) -> None:

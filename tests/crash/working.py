@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
@@ -76,21 +77,39 @@ def work(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     queue = open_queue(path, durability, delivery)
     concurrency = 1 if until_empty else CONCURRENCY
-    worker = Worker(queue, handle, kind=kind, concurrency=concurrency, worker_id=worker_id)
+    handler = handle_async if kind == "asyncio" else handle
+    worker = Worker(queue, handler, kind=kind, concurrency=concurrency, worker_id=worker_id)
     worker.run(until_empty=until_empty)
     queue.store.close()
 
 
 def handle(value: dict[str, Any]) -> int:
     """The effect is in the middle: a kill may come before it or after it."""
-    current = current_message()
+    abort_if_poisoned(value)
+    time.sleep(value["takes"] / 2)
+    have_effect(value)
+    time.sleep(value["takes"] / 2)
+    return current_message().attempt
+
+
+async def handle_async(value: dict[str, Any]) -> int:
+    """The same on a loop, which others have while this one waits."""
+    abort_if_poisoned(value)
+    await asyncio.sleep(value["takes"] / 2)
+    have_effect(value)
+    await asyncio.sleep(value["takes"] / 2)
+    return current_message().attempt
+
+
+def abort_if_poisoned(value: dict[str, Any]) -> None:
     if value.get("poison"):
         os.abort()
-    time.sleep(value["takes"] / 2)
+
+
+def have_effect(value: dict[str, Any]) -> None:
+    current = current_message()
     message = current.message
     tell(value["diary"], Entry("did", message.id, current.attempt, message.crashes))
-    time.sleep(value["takes"] / 2)
-    return current.attempt
 
 
 def note_beginnings(diary: str) -> None:
@@ -108,7 +127,8 @@ def work_and_stop(path: str, kind: Any, defect: str | None = None) -> None:
     """A worker that is stopped by a handler, goes on later, and says at the end what it did."""
     plant(defect)
     queue = open_queue(path, "relaxed", lease_timeout=SHORT_LEASE)
-    worker = Worker(queue, stop_the_worker, kind=kind, worker_id="stopped")
+    handler = stop_the_worker_async if kind == "asyncio" else stop_the_worker
+    worker = Worker(queue, handler, kind=kind, worker_id="stopped")
     say(os.getpid())
     worker.run()
     say(worker.summary.as_dict())
@@ -121,3 +141,7 @@ def stop_the_worker(value: dict[str, Any]) -> None:
         time.sleep(SHORT_LEASE / 8)
         os.kill(os.getppid() if value["kind"] == "process" else os.getpid(), signal.SIGSTOP)
     say(value["job"])
+
+
+async def stop_the_worker_async(value: dict[str, Any]) -> None:
+    stop_the_worker(value)

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Self
 
-from localqueue import failpoints
+from localqueue import failpoints, workers
 from localqueue.message import QueueMessage
 from localqueue.testing.commit_contract import Worker
 from tests.crash.commit_cases import RESULT, opened
@@ -58,11 +58,16 @@ class Deaths:
         die_at: int | None = None,
         defect: str | None = None,
         fails: bool = False,
+        kind: str | None = None,
     ) -> int:
-        """Let a worker take one message, and kill itself at this moment; how it ended."""
+        """Let a worker take one message, and kill itself at this moment; how it ended.
+
+        Without a ``kind`` it is the one of the commit contract, which does no more than it has to;
+        with one it is the product's, which works until nothing is left.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        question = json.dumps([str(folder), policy, layout, die_at, defect, fails])
+        question = json.dumps([str(folder), policy, layout, die_at, defect, fails, kind])
         self._process.stdin.write(f"{question}\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -81,7 +86,13 @@ def _nothing(*_: Any, **__: Any) -> list[Any]:
 
 
 def _work(
-    folder: str, policy: str, layout: str, die_at: int | None, defect: str | None, fails: bool
+    folder: str,
+    policy: str,
+    layout: str,
+    die_at: int | None,
+    defect: str | None,
+    fails: bool,
+    kind: Any,
 ) -> None:
     reached: list[str] = []
 
@@ -95,14 +106,19 @@ def _work(
             raise ValueError("the handler does not want to")
         return RESULT
 
+    async def coroutine(_: Any) -> Any:
+        return handler(_)
+
     if defect is not None:
         module, name, method = defect.split(".")
         broken = __import__(f"localqueue.commits.{module}", fromlist=[name])
         setattr(getattr(broken, name), method, _nothing)
-    with opened(Path(folder), policy, layout) as queue:
-        worker = Worker(queue)
-        with failpoints.listening(listener):
-            worker.work(handler, final=True)
+    with opened(Path(folder), policy, layout) as queue, failpoints.listening(listener):
+        if kind is None:
+            Worker(queue).work(handler, final=True)
+        else:
+            given = coroutine if kind == "asyncio" else handler
+            workers.Worker(queue, given, kind=kind, max_tries=1).run(until_empty=True)
     (Path(folder) / "moments").write_text("\n".join(reached))
 
 

@@ -253,8 +253,13 @@ class TaskDriver:
     def replace(self, slot: Slot) -> None:
         """Leave the runner of this slot to its handler, and start another. For the foreman."""
         successor = self._shift.leave(slot)
-        if successor is not None:
-            self._start(successor)
+        if successor is None:
+            return
+        self._start(successor)
+        # Once more, or for the first time: what blocked the loop could not be cancelled before.
+        for one, runner in self._runners:
+            if one is slot:
+                runner.cancel()
 
     def _start(self, slot: Slot) -> None:
         self._runners.append((slot, asyncio.ensure_future(self._crew.work(slot))))

@@ -125,11 +125,12 @@ class Timeouts:
         if not slot.give_up(message):
             return False
         log.warning(
-            "message %s of %r: its handler has run for %.1f s and does not end; nobody waits for it"
-            " any longer, and its result is dropped",
+            "message %s of %r: its handler has run for %.1f s and does not end%s; nobody waits for"
+            " it any longer, and its result is dropped",
             message.id,
             message.queue,
             time.monotonic() - slot.began,
+            "" if settle is None else ", and somebody blocks the event loop",
         )
         self._liveness.end(slot.number)
         assert told.reason is not None

@@ -291,6 +291,32 @@ def test_a_coroutine_that_blocks_its_loop_has_failed_while_it_does(
 
 
 @pytest.mark.usefixtures("short_grace")
+def test_a_coroutine_that_blocked_its_loop_and_waits_then_is_cancelled(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, gate = stage.queue(), threading.Event()
+    queue.put_many(["endless", "plain"])
+    ended: list[str] = []
+
+    async def handler(value: str) -> None:
+        try:
+            if value == "endless":
+                gate.wait(20)
+                await asyncio.sleep(3600)
+        finally:
+            ended.append(value)
+
+    with working(Worker(queue, handler, timeout=0.1, max_tries=1)) as worker:
+        eventually(lambda: queue.stats().dead == 1)
+        gate.set()
+        eventually(lambda: worker.summary.done)
+        eventually(lambda: len(ended) == 2)
+
+    assert worker.summary == Summary(done=1, dead=1, returned=worker.summary.returned)
+    assert "somebody blocks the event loop" in caplog.text
+
+
+@pytest.mark.usefixtures("short_grace")
 def test_a_coroutine_that_swallows_its_cancellation_is_left_behind(stage: Stage) -> None:
     queue = stage.queue()
     queue.put_many(["endless", "plain"])

@@ -11,7 +11,7 @@ from localqueue.calls.attachment import Attachment
 from localqueue.calls.awaiting import Awaiting
 from localqueue.calls.calls import Calls
 from localqueue.message import QueueMessage, QueueStats
-from localqueue.put_options import Key, PutOptions
+from localqueue.put_options import Key, put_options
 from localqueue.stores.pending import set_from_any_thread
 from localqueue.stores.protocol import (
     LONGEST_READER_AGE,
@@ -88,7 +88,7 @@ class AwaitableQueue(Generic[T]):
         request_id: str | None = None,
     ) -> QueueMessage[T]:
         """Notification and dispatch run in a helper thread, and are waited for."""
-        options = PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
+        options = put_options(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
         return await self._calls.putting.put(item, block, timeout, options)
 
     async def put_nowait(self, item: T) -> QueueMessage[T]:
@@ -108,7 +108,7 @@ class AwaitableQueue(Generic[T]):
         ttl: float | None = None,
     ) -> list[QueueMessage[T]]:
         """The values of a large batch are encoded, and its keys made, in a helper thread."""
-        options = PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl)
+        options = put_options(delay, priority, dedupe_key, headers, ordering_key, ttl)
         return await self._calls.putting.put_many(items, block, timeout, options)
 
     async def put_stream(
@@ -125,7 +125,7 @@ class AwaitableQueue(Generic[T]):
         on_progress: Callable[[int], object] | None = None,
     ) -> int:
         """The items may come from an async iterable; iterating runs on the loop."""
-        options = PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl)
+        options = put_options(delay, priority, dedupe_key, headers, ordering_key, ttl)
         putting = self._calls.putting
         if isinstance(items, AsyncIterable):
             return await putting.put_async_stream(items, chunk, options, on_progress)

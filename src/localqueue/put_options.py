@@ -32,6 +32,35 @@ class PutOptions(NamedTuple):
     request_id: str | None = None
 
 
+USUAL = PutOptions()
+"""What asks for nothing."""
+
+
+def put_options(
+    delay: float = 0.0,
+    priority: int = 0,
+    dedupe_key: Key = None,
+    headers: Mapping[str, str] | None = None,
+    ordering_key: Key = None,
+    ttl: float | None = None,
+    request_id: str | None = None,
+) -> PutOptions:
+    """The options of a call; ``USUAL`` itself when they ask for nothing, as most do."""
+    if (
+        dedupe_key is None
+        and headers is None
+        and ordering_key is None
+        and ttl is None
+        and request_id is None
+        # What only equals the default has to be refused: False is no 0.
+        and type(delay) is float
+        and type(priority) is int
+        and delay == priority == 0
+    ):
+        return USUAL
+    return PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
+
+
 class PutMakers:
     """The makers of one queue. Most puts ask for nothing, so the maker for those is kept."""
 
@@ -44,28 +73,16 @@ class PutMakers:
         made = self.usual(options, in_force)
         if made is None:
             made = PutMaker(self._policies, in_force, options)
-            if options == PutOptions():
+            if options is USUAL:
                 self._usual = made
         return made
 
     def usual(self, options: PutOptions, in_force: QueueSettings) -> PutMaker | None:
         """The one that is kept, if it serves these options."""
-        delay, priority, dedupe_key, headers, ordering_key, ttl, request_id = options
         usual = self._usual
-        serves = (
-            usual is not None
-            and usual.in_force is in_force
-            and dedupe_key is None
-            and headers is None
-            and ordering_key is None
-            and ttl is None
-            and request_id is None
-            # What only equals the default has to be refused: False is no 0.
-            and type(delay) is float
-            and type(priority) is int
-            and delay == priority == 0
-        )
-        return usual if serves else None
+        if options is USUAL and usual is not None and usual.in_force is in_force:
+            return usual
+        return None
 
 
 class PutMaker:

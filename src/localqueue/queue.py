@@ -40,7 +40,7 @@ from localqueue.policies.resolved import SpecLike, trait
 from localqueue.policies.routing import RoutingPolicy
 from localqueue.policies.semantics import QueueSemantics
 from localqueue.policies.subscriptions import SubscriptionPolicy, subscriber_queue_name
-from localqueue.put_options import Key, PutOptions
+from localqueue.put_options import Key, put_options
 from localqueue.stores.protocol import (
     LONGEST_READER_AGE,
     Cancelled,
@@ -243,7 +243,7 @@ class PersistentQueue(Generic[T]):
         stored; nothing is, then. Notification and dispatch run after the message is stored, in
         this order; what they raise reaches the caller, and the message stays.
         """
-        options = PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
+        options = put_options(delay, priority, dedupe_key, headers, ordering_key, ttl, request_id)
         return finish(self._calls.putting.put(item, block, timeout, options))
 
     def put_nowait(self, item: T) -> QueueMessage[T]:
@@ -267,7 +267,7 @@ class PersistentQueue(Generic[T]):
 
         The keys may be functions of the value.
         """
-        options = PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl)
+        options = put_options(delay, priority, dedupe_key, headers, ordering_key, ttl)
         return finish(self._calls.putting.put_many(items, block, timeout, options))
 
     def put_stream(
@@ -288,7 +288,7 @@ class PersistentQueue(Generic[T]):
         A chunk is all or nothing: after an error the chunks before it are stored, and
         ``on_progress`` was told how many messages those hold.
         """
-        options = PutOptions(delay, priority, dedupe_key, headers, ordering_key, ttl)
+        options = put_options(delay, priority, dedupe_key, headers, ordering_key, ttl)
         return finish(self._calls.putting.put_stream(items, chunk, options, on_progress))
 
     # --- getting --------------------------------------------------------------------------------

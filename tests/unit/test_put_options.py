@@ -10,7 +10,7 @@ from localqueue.errors import InvalidMessage, LocalQueueError
 from localqueue.policies import EffectivelyOnceDelivery
 from localqueue.policies.resolve import resolve
 from localqueue.policies.resolved import ResolvedPolicies
-from localqueue.put_options import PutMakers, PutOptions
+from localqueue.put_options import PutMakers, PutOptions, put_options
 from localqueue.stores.settings import QueueSettings
 
 IN_FORCE = QueueSettings()
@@ -19,39 +19,39 @@ IN_FORCE = QueueSettings()
 def test_puts_that_ask_for_nothing_share_their_maker() -> None:
     makers = PutMakers(policies())
 
-    first = makers.maker(PutOptions(), IN_FORCE)
+    first = makers.maker(put_options(), IN_FORCE)
 
-    assert makers.maker(PutOptions(), IN_FORCE) is first
+    assert makers.maker(put_options(), IN_FORCE) is first
     assert first("a") == first("a")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        PutOptions(delay=1.0),
-        PutOptions(dedupe_key="key"),
-        PutOptions(headers={"trace": "1"}),
-        PutOptions(ttl=60.0),
-        PutOptions(request_id="request"),
+        put_options(delay=1.0),
+        put_options(dedupe_key="key"),
+        put_options(headers={"trace": "1"}),
+        put_options(ttl=60.0),
+        put_options(request_id="request"),
     ],
     ids=["delay", "dedupe_key", "headers", "ttl", "request_id"],
 )
 def test_a_wish_is_for_its_own_puts_only(options: PutOptions) -> None:
     makers = PutMakers(policies())
-    plain = makers.maker(PutOptions(), IN_FORCE)("a")
+    plain = makers.maker(put_options(), IN_FORCE)("a")
 
     wished = makers.maker(options, IN_FORCE)("a")
 
     assert wished != plain
     assert wished.body == plain.body
-    assert makers.maker(PutOptions(), IN_FORCE)("a") == plain
+    assert makers.maker(put_options(), IN_FORCE)("a") == plain
 
 
 def test_settings_that_changed_are_checked_anew() -> None:
     makers = PutMakers(policies())
-    first = makers.maker(PutOptions(), IN_FORCE)
+    first = makers.maker(put_options(), IN_FORCE)
 
-    changed = makers.maker(PutOptions(), QueueSettings(ordering="priority"))
+    changed = makers.maker(put_options(), QueueSettings(ordering="priority"))
 
     assert changed is not first
     assert changed("a") == first("a")
@@ -64,10 +64,10 @@ def test_settings_that_changed_are_checked_anew() -> None:
 )
 def test_what_only_looks_like_a_default_is_refused(wrong: dict[str, Any]) -> None:
     makers = PutMakers(policies())
-    makers.maker(PutOptions(), IN_FORCE)
+    makers.maker(put_options(), IN_FORCE)
 
     with pytest.raises(LocalQueueError):
-        makers.maker(PutOptions(**wrong), IN_FORCE)
+        makers.maker(put_options(**wrong), IN_FORCE)
 
 
 def test_a_queue_that_takes_no_plain_puts_refuses_each_of_them() -> None:
@@ -75,7 +75,7 @@ def test_a_queue_that_takes_no_plain_puts_refuses_each_of_them() -> None:
 
     for _ in range(2):
         with pytest.raises(InvalidMessage, match="requires a dedupe_key"):
-            makers.maker(PutOptions(), IN_FORCE)
+            makers.maker(put_options(), IN_FORCE)
 
 
 def policies(**given: Any) -> ResolvedPolicies:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import overload
 
-from localqueue.stores.protocol import Enqueued, Fate, StoredMessage
+from localqueue.stores.protocol import Enqueued, Fate, StoredMessage, new_enqueued, new_message
 
 _HISTORY = StoredMessage._fields.index("history")
-# Named tuples are made by a function of Python's own; a batch feels each of those.
-_message = partial(tuple.__new__, StoredMessage)
-_enqueued = partial(tuple.__new__, Enqueued)
 
 
 class AlikeAnswers(Sequence[Enqueued]):
@@ -50,5 +46,5 @@ class AlikeAnswers(Sequence[Enqueued]):
         before, after = self.shared[3:_HISTORY], self.shared[_HISTORY + 1 :]
         queue, version = self.shared.queue, self.settings_version
         for id_, body in zip(self.ids, self.bodies, strict=True):
-            message = _message((id_, queue, body, *before, [], *after))
-            yield _enqueued((message, Fate.STORED, version, 0.0, ()))
+            message = new_message((id_, queue, body, *before, [], *after))
+            yield new_enqueued((message, Fate.STORED, version, 0.0, ()))

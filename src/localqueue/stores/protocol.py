@@ -7,9 +7,10 @@ is read once the store's lock is held.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -117,6 +118,11 @@ class Enqueued(NamedTuple):
     """How long a throttled producer should pause before its next put."""
     copies: tuple[StoredMessage, ...] = ()
     """What a topic stored, a message per subscriber."""
+
+
+# ``_make`` is a function of Python's own, and every message of a batch feels it.
+new_message: Callable[[tuple[Any, ...]], StoredMessage] = partial(tuple.__new__, StoredMessage)
+new_enqueued: Callable[[tuple[Any, ...]], Enqueued] = partial(tuple.__new__, Enqueued)
 
 
 class QueueIsFull(Exception):

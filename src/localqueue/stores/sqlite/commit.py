@@ -58,8 +58,7 @@ class Group:
                 raise
             self._fail(error)
         finally:
-            if db.in_transaction:
-                roll_back(db)
+            roll_back(db)
 
     def _fail(self, error: Exception) -> None:
         alone = len(self.calls) == 1
@@ -112,7 +111,6 @@ class Group:
             raise
 
     def _remember(self, done: Sequence[Transaction], calls: Sequence[Call[Any]]) -> None:
-        self.settled = [*self.settled, *calls]
         for tx in done:
             if tx.has_changed():
                 self.wrote = True
@@ -121,6 +119,8 @@ class Group:
                 self.ready |= tx.ready
             if tx.room:
                 self.room |= tx.room
+        # Last: who is interrupted before this does all of it once more.
+        self.settled = [*self.settled, *calls]
 
 
 def run_calls(

@@ -47,7 +47,7 @@ def _write_behind() -> Callable[[int, int, int, int], int] | None:
     if sys.platform != "linux":
         return None
     try:
-        # Loaded here: most programs never come to write so much.
+        # Loaded here: a relaxed store that takes few messages never comes to this.
         import ctypes
 
         call = ctypes.CDLL(None).sync_file_range
@@ -58,10 +58,15 @@ def _write_behind() -> Callable[[int, int, int, int], int] | None:
     return found
 
 
+def prepare_to_write() -> None:
+    """Load what ``Wal.start_writing`` needs, before somebody holds a lock and needs it."""
+    _write_behind()
+
+
 def _start_writing(descriptor: int) -> None:
     call = _write_behind()
     if call is not None:
-        # What fails here, the sync of the checkpoint meets again.
+        # What fails here, the sync meets again.
         call(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
@@ -72,6 +77,8 @@ SYNCS_ITSELF = sys.platform == "darwin" or hasattr(os, "fdatasync")
 _CLOSED = -1
 _SYNC_FILE_RANGE_WRITE = 2
 _READY_AT_ONCE = 1024 * 1024
+_A_FRAME = 24 + 4096
+"""A page and what SQLite writes before it, which is never all zeros."""
 
 
 class Wal:
@@ -87,7 +94,9 @@ class Wal:
         self._file = _device_and_inode(os.fstat(self._descriptor))
         self._link = f"/proc/self/fd/{self._descriptor}"
         self._name = _name_behind(self._link)
-        self._ready = 0
+        if _device_and_inode(path.stat()) != self._file:
+            raise FileNotFoundError(f"{path} was replaced as it was opened")
+        self._ready = self.size()
 
     def size(self) -> int:
         return os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -106,10 +115,15 @@ class Wal:
         meanwhile, so this belongs into a transaction. What fails here, the commit meets again.
         """
         end = self.size()
-        if self._ready != end and 0 < end < most:
+        if self._ready != end and 0 < end < most and not self._ends_in_zeros(end):
             with contextlib.suppress(OSError):
                 end += os.pwrite(self._descriptor, bytes(min(_READY_AT_ONCE, most - end)), end)
         self._ready = end
+
+    def _ends_in_zeros(self, end: int) -> bool:
+        """Whether another process has made it ready."""
+        zeros = bytes(_A_FRAME)
+        return os.pread(self._descriptor, len(zeros), max(0, end - len(zeros))) == zeros
 
     def _is_in_place(self) -> bool:
         """Whether it is still the file at its path.

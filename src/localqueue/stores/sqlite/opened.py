@@ -12,7 +12,7 @@ from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, open_files
 from localqueue.stores.sqlite.ballast import SIZE, Ballast
 from localqueue.stores.sqlite.companions import Companions
-from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal, sync_folder
+from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal, prepare_to_write, sync_folder
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Lock, make_lock
@@ -68,6 +68,8 @@ class OpenFile:
                 undo.callback(companions.leave, self._user)
                 self.lock: Lock = make_lock(companions.lock, companions.turn)
             undo.callback(self.lock.close)
+            if self._syncs:
+                prepare_to_write()
             self.lock.acquire(deadline)
             try:
                 left = max(0.0, deadline - time.monotonic())

@@ -33,11 +33,11 @@ class QueueRow(NamedTuple):
     version: int
     settings: QueueSettings
     topic: int | None
-    needs_no_look: bool
+    has_no_wishes: bool
     """Whether a put that asks for nothing needs nothing but its row and its event."""
 
 
-def _needs_no_look(settings: QueueSettings) -> bool:
+def _has_no_wishes(settings: QueueSettings) -> bool:
     return (
         settings.fanout is None
         and settings.ttl is None
@@ -106,7 +106,7 @@ class View:
                 return None
             number, version, settings, topic = found
             parsed = self.file.parse_settings(settings)
-            known = QueueRow(number, name, version, parsed, topic, _needs_no_look(parsed))
+            known = QueueRow(number, name, version, parsed, topic, _has_no_wishes(parsed))
             self._queues[name] = known
             self._names[number] = name
         return known

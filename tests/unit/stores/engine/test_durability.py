@@ -187,6 +187,23 @@ def test_zeros_at_the_end_of_the_wal_are_no_messages(tmp_path: Path) -> None:
         assert again.check().ok
 
 
+def test_zeros_are_written_by_who_comes_to_the_end_and_by_nobody_else(tmp_path: Path) -> None:
+    with make_store(tmp_path, durability="full") as store:
+        for _ in range(2 * opened.MAKE_READY):
+            put(store)
+        wal = store.path.with_name(f"{store.path.name}-wal")
+        size = wal.stat().st_size
+
+        for _ in range(3):
+            another = durability.Wal(wal)
+            another.make_ready(opened.FULL_WAL)
+            another._ready = 0  # as if the file had been longer or shorter before
+            another.make_ready(opened.FULL_WAL)
+            another.close()
+
+        assert wal.stat().st_size == size
+
+
 def test_a_relaxed_store_writes_no_zeros(tmp_path: Path) -> None:
     with make_store(tmp_path, durability="relaxed") as store:
         for _ in range(3 * opened.MAKE_READY):

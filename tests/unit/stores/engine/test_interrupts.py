@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from localqueue.stores.protocol import Put
+from localqueue.message import Receipt
+from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite.commit import Group
 from localqueue.stores.sqlite.group_commit import GROWS, Call, GroupCommit
 from localqueue.stores.sqlite.store import SQLiteQueueStore
@@ -107,6 +109,32 @@ def test_who_is_interrupted_while_each_runs_alone_tells_nobody_what_was_undone(
     assert isinstance(met.errors.pop("bad"), ZeroDivisionError)
     assert set(met.answers) == {"a", "b", "c"}
     assert lease_all(store) == [b"of the leader", b"a", b"b", b"c"]
+
+
+def test_who_is_interrupted_after_the_commit_still_waits_for_the_disk_on_behalf_of_the_others(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        put(store)
+    leased = store.lease(LeaseRequest((QUEUE,), 2), now=1.0)
+    receipts = [Receipt(message.queue, message.id, message.token) for message in leased]
+    syncs: list[int] = []
+    has_changed, interrupts = Transaction.has_changed, iter([True])
+
+    def interrupted(tx: Transaction) -> bool:
+        if not tx.db.in_transaction and next(interrupts, False):
+            raise KeyboardInterrupt
+        return has_changed(tx)
+
+    with meeting(store) as met:
+        met.add("leader", lambda: store.ack_many([receipts[0]], now=1.0))
+        met.add("other", lambda: store.ack_many([receipts[1]], now=1.0))
+        monkeypatch.setattr(Transaction, "has_changed", interrupted)
+        monkeypatch.setattr(os, "fdatasync", syncs.append)
+
+    assert isinstance(met.errors["leader"], KeyboardInterrupt)
+    assert met.answers == {"other": [True]}
+    assert len(syncs) == 1
 
 
 def test_who_is_interrupted_as_it_takes_the_others_along_leaves_them_to_the_next(

@@ -1,53 +1,48 @@
 """The short ways for a plain message: its row and its event are all there is of it.
 
-A mere one asks for nothing at all. Most are, and everything is known of them beforehand.
+Most ask for nothing at all, and everything is known of them beforehand.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from localqueue.codec import checksum
 from localqueue.message import State
-from localqueue.stores.protocol import Enqueued, Fate, Put, StoredMessage
+from localqueue.stores.protocol import Enqueued, Fate, Put, new_enqueued, new_message
 from localqueue.stores.sqlite.rows import plain_seal, seal
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import DELAYED, PUBLIC_STATE, READY
 from localqueue.stores.sqlite.verbs.bodies import LARGEST_INLINE
 from localqueue.stores.sqlite.view import QueueRow, Transaction
 
-# Named tuples are made by a function of Python's own; a put feels each of those.
-_message = partial(tuple.__new__, StoredMessage)
-_enqueued = partial(tuple.__new__, Enqueued)
-_asks = slice(Put._fields.index("codec"), Put._fields.index("dedupe_window"))
-_NOTHING = Put("", b"")[_asks]
+_OPTIONS = slice(Put._fields.index("codec"), Put._fields.index("dedupe_window"))
+_NO_OPTIONS = Put("", b"")[_OPTIONS]
 
 
-def is_mere(queue: QueueRow, put: Put) -> bool:
+def asks_for_nothing(queue: QueueRow, put: Put) -> bool:
     """Whether the queue has no wishes, and neither has the put."""
     return (
-        queue.needs_no_look
-        and put[_asks] == _NOTHING
+        queue.has_no_wishes
+        and put[_OPTIONS] == _NO_OPTIONS
         and put.request_id is None
         and put.id is None
         and len(put.body) <= LARGEST_INLINE
     )
 
 
-def insert_mere(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:
+def insert_without_options(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:
     """Store it; the same row and event as any other message has."""
     now, number, body, db = tx.now, queue.id, put.body, tx.db
     seq = tx.reserve(1, number, None, READY)
     db.execute(SQL.add_plain_message, (seq, number, now, plain_seal(body, seq, number), body))
     db.execute(SQL.add_plain_event, (seq, now, number, READY))
     tx.ready.add(number)
-    message = _message(
+    message = new_message(
         (
             tx.file.identity.public(seq), queue.name, body, "json", None, State.READY, 0, now, now,
             None, None, None, None, [], None, 0, None, None, 0, 0, 0, False,
         )
     )  # fmt: skip
-    return _enqueued((message, Fate.STORED, queue.version, 0.0, ()))
+    return new_enqueued((message, Fate.STORED, queue.version, 0.0, ()))
 
 
 def is_plain(queue: QueueRow, put: Put, bounded: bool) -> bool:
@@ -81,11 +76,11 @@ def insert_plain(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:
     tx.db.execute(SQL.add_alike_message, (*shared, seq, sealed, body))
     tx.db.execute(SQL.add_plain_event, (seq, now, number, state))
     tx.ready.add(number)
-    message = _message(
+    message = new_message(
         (
             tx.file.identity.public(seq), queue.name, body, put.codec, headers, PUBLIC_STATE[state],
             0, now, due, None, None, None, None, [], None, priority, None, expires_at, 0, 0, 0,
             False,
         )
     )  # fmt: skip
-    return _enqueued((message, Fate.STORED, queue.version, 0.0, ()))
+    return new_enqueued((message, Fate.STORED, queue.version, 0.0, ()))

@@ -33,7 +33,12 @@ from localqueue.stores.sqlite.verbs.log import (
     pass_over,
 )
 from localqueue.stores.sqlite.verbs.order import check_order
-from localqueue.stores.sqlite.verbs.plain import insert_mere, insert_plain, is_mere, is_plain
+from localqueue.stores.sqlite.verbs.plain import (
+    asks_for_nothing,
+    insert_plain,
+    insert_without_options,
+    is_plain,
+)
 from localqueue.stores.sqlite.verbs.queues import use_queue
 from localqueue.stores.sqlite.verbs.records import change_records
 from localqueue.stores.sqlite.verbs.sweep import SELDOM, sweep_sometimes
@@ -48,9 +53,9 @@ def enqueue_many(
         return []
     first = puts[0]
     queue = tx.queue(first.queue)
-    if len(puts) == 1 and queue is not None and is_mere(queue, first):
+    if len(puts) == 1 and queue is not None and asks_for_nothing(queue, first):
         sweep_sometimes(tx, queue, SELDOM)
-        return [insert_mere(tx, queue, first)]
+        return [insert_without_options(tx, queue, first)]
     check_batch(puts)
     queue = queue or use_queue(tx, first.queue)
     if len(puts) == 1 and is_plain(queue, first, bounded):

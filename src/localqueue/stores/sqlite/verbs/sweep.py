@@ -42,7 +42,7 @@ _KEYS = 0
 
 def sweep_sometimes(tx: Transaction, queue: QueueRow, every: float = OFTEN_ENOUGH) -> None:
     """Sweep the queue, unless that was done just now."""
-    if _is_time_for(tx, queue.id, every):
+    if queue.id not in tx.swept and _is_time_for(tx, queue.id, every):
         sweep(tx, queue)
 
 

@@ -9,12 +9,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from localqueue.checks import check_seconds
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+POKE = signal.SIGURG
+"""What threads of the worker send to the main thread: a number that nobody stops a program with.
+
+Signals of one number that come together are heard once, so that with a number of SIGNALS one that
+asks the worker to stop could be lost.
+"""
 
 
 class StopNow(BaseException):
@@ -83,8 +89,7 @@ class Signals:
     def __init__(self, shutdown: Shutdown) -> None:
         self._shutdown = shutdown
         self._main = threading.main_thread().ident
-        self._installed = False
-        self._poked = False
+        self._may_poke = False
         self._is_inside: Callable[[], bool] = lambda: False
         self._is_stuck: Callable[[], bool] = lambda: False
 
@@ -94,16 +99,17 @@ class Signals:
         self._is_stuck = is_stuck
 
     @contextlib.contextmanager
-    def installed(self, numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[None]:
+    def installed(self, numbers: Sequence[signal.Signals] = (*SIGNALS, POKE)) -> Iterator[None]:
+        """Without POKE among the numbers, nothing in the main thread is interrupted from others."""
         before: dict[int, Any] = {}
         try:
             for number in numbers:
-                before[number] = signal.signal(number, self._hear)
-            # A poke is a SIGTERM: nobody else must hear it.
-            self._installed = SIGNALS[0] in before
+                hear = self._hear_poke if number == POKE else self._hear
+                before[number] = signal.signal(number, hear)
+            self._may_poke = POKE in before
             yield
         finally:
-            self._installed = False
+            self._may_poke = False
             for known, handler in before.items():
                 # None: what was there before was not made by Python and cannot be put back.
                 signal.signal(known, signal.SIG_DFL if handler is None else handler)
@@ -113,23 +119,33 @@ class Signals:
 
         Nothing unless installed.
         """
-        if self._installed and self._main is not None:
-            self._poked = True
-            signal.pthread_kill(self._main, SIGNALS[0])
+        if self._may_poke and self._main is not None:
+            signal.pthread_kill(self._main, POKE)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        poked, self._poked = self._poked, False
-        if not poked:
-            if self._shutdown.asked:
-                self._shutdown.at_once()
-            else:
-                # Not logged here: a signal comes in the middle of anything, of logging as well.
-                self._shutdown.signal = signal.Signals(number)
-                self._shutdown.ask()
+        if self._shutdown.asked:
+            self._shutdown.at_once()
+        else:
+            # Not logged here: a signal comes in the middle of anything, of logging as well.
+            self._shutdown.signal = signal.Signals(number)
+            self._shutdown.ask()
+        self._stop_if_over()
+
+    def _hear_poke(self, _number: int, frame: FrameType | None) -> None:
+        self._stop_if_over()
+        # A signal that is just being heard would be lost with what is raised; the next poke comes.
+        if self._is_stuck() and not _is_within(frame, Signals._hear.__code__):
+            raise GivenUp
+
+    def _stop_if_over(self) -> None:
         if self._shutdown.is_over() and self._is_inside():
             raise StopNow
-        if poked and self._is_stuck():
-            raise GivenUp
+
+
+def _is_within(frame: FrameType | None, code: CodeType) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def may_handle_signals() -> bool:

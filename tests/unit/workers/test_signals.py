@@ -18,6 +18,7 @@ import pytest
 from localqueue.errors import ConfigurationError
 from localqueue.queue import PersistentQueue
 from localqueue.workers.context import current_message
+from localqueue.workers.shutdown import GivenUp, Shutdown, Signals
 from localqueue.workers.worker import Worker
 from tests.unit.workers.acts import PATIENCE
 from tests.unit.workers.phrases import Stage, eventually
@@ -298,3 +299,63 @@ def test_queues_of_one_file_and_two_stores_share_a_worker(stage: Stage) -> None:
         Worker([one, two], seen.append).run(until_empty=True)
 
     assert sorted(seen) == [1, 2]
+
+
+# --- a handler in the main thread that is poked -------------------------------------------------
+def stuck(shutdown: Shutdown) -> Signals:
+    signals = Signals(shutdown)
+    signals.interrupt_if(lambda: True, lambda: True)
+    return signals
+
+
+def test_a_signal_that_comes_together_with_a_poke_is_heard() -> None:
+    shutdown = Shutdown(30.0)
+    signals = stuck(shutdown)
+
+    def both_while_nothing_is_heard() -> None:
+        numbers = {signal.SIGTERM, signal.SIGURG}
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        try:
+            signals.poke()
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+    with signals.installed(), pytest.raises(GivenUp):
+        both_while_nothing_is_heard()
+
+    assert shutdown.asked
+    assert shutdown.signal is signal.SIGTERM
+
+
+def test_a_poke_does_not_take_away_the_signal_that_is_being_heard() -> None:
+    class PokedWhenAsked(Shutdown):
+        @property
+        def asked(self) -> bool:
+            signals.poke()
+            return super().asked
+
+    shutdown = PokedWhenAsked(30.0)
+    signals = stuck(shutdown)
+
+    with signals.installed():
+        signal.raise_signal(signal.SIGTERM)
+
+    assert shutdown.deadline is not None
+
+
+def test_a_poke_stops_no_worker_and_nobody_hears_it_afterwards() -> None:
+    shutdown, heard = Shutdown(30.0), list[int]()
+    signals = Signals(shutdown)
+    before = signal.signal(signal.SIGURG, lambda number, frame: heard.append(number))
+    try:
+        with signals.installed():
+            signals.poke()
+        signals.poke()
+        assert heard == []
+        signal.raise_signal(signal.SIGURG)
+        assert heard == [signal.SIGURG], "its own handler is back"
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+    assert not shutdown.asked

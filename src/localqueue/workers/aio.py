@@ -230,7 +230,8 @@ class TaskDriver:
         self._shift = shift
         self._crew = crew
         self._foreman = foreman
-        self._runners: list[tuple[Slot, asyncio.Task[None]]] = []
+        self._runners: dict[Slot, asyncio.Task[None]] = {}
+        """Those that have not ended."""
 
     def run(self) -> None:
         with contextlib.suppress(RuntimeError):
@@ -257,19 +258,19 @@ class TaskDriver:
             return
         self._start(successor)
         # Once more, or for the first time: what blocked the loop could not be cancelled before.
-        for one, runner in self._runners:
-            if one is slot:
-                runner.cancel()
+        self._runners[slot].cancel()
 
     def _start(self, slot: Slot) -> None:
-        self._runners.append((slot, asyncio.ensure_future(self._crew.work(slot))))
+        runner = self._runners[slot] = asyncio.ensure_future(self._crew.work(slot))
+        runner.add_done_callback(lambda _: self._runners.pop(slot))
 
     async def _end_runners(self) -> None:
         """What was given back is not waited for, but it is not left running either."""
-        for _, runner in self._runners:
+        runners = self._runners.copy()
+        for runner in runners.values():
             runner.cancel()
-        stuck = [runner for slot, runner in self._runners if slot.is_left or slot.is_stuck()]
-        others = [runner for _, runner in self._runners if runner not in stuck]
+        stuck = [runner for slot, runner in runners.items() if slot.is_left or slot.is_stuck()]
+        others = [runner for runner in runners.values() if runner not in stuck]
         await asyncio.gather(*others, return_exceptions=True)
         if stuck:
             _, still = await asyncio.wait(stuck, timeout=FAREWELL)

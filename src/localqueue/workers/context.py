@@ -116,7 +116,7 @@ class Slot:
         self.beginning = False
         """Whether it asks a commit before that: the handler itself has not begun."""
         self.given_up: QueueMessage[Any] | None = None
-        """The last one that was settled although its handler did not end."""
+        """What was settled although its handler did not end; until that ends."""
         self.is_left = False
         """Whether another slot has taken the place of this one."""
         self._ended: QueueMessage[Any] | None = None
@@ -160,6 +160,8 @@ class Slot:
         """Nothing runs here."""
         self.message = None
         self.current = None
+        # A value may be large, and the next told to end may be long in coming.
+        self._ended = self.given_up = None
         since, self._since = self._since, None
         if since is not None:
             self._worked += time.monotonic() - since
@@ -195,7 +197,9 @@ class Slot:
             return True
         with self._lock:
             self._ended = message
-            return self.given_up is not message
+            was_given_up = self.given_up is message
+            self.given_up = None
+            return not was_given_up
 
     def give_up(self, message: QueueMessage[Any]) -> bool:
         """Whether the caller settles this delivery, because its handler does not end.

@@ -87,7 +87,7 @@ class Duties:
     async def _report(self, now: float) -> None:
         """Write the progress of handlers, and hear whether somebody cancelled them."""
         for slot in self._shift.slots:
-            if slot.note is None or not self._is_time_for(slot, now, REPORT_EVERY):
+            if slot.note is None or not self._is_time_for(slot.number, now, REPORT_EVERY):
                 continue
             (message, note), slot.note = slot.note, None
             if id(message) in self._shift.held and not self._sources[message.queue].removes:

@@ -62,7 +62,8 @@ class Shift:
         self.looked_at = 0.0
         """When the foreman was last seen at work; of ``time.monotonic()``."""
         self.left: list[Slot] = []
-        """Slots whose handlers did not end when they had to, and that others have replaced."""
+        """Slots whose handlers did not end when they had to, and that others have replaced; until
+        they end after all. Only the foreman changes it."""
         self.counts: Counter[str] = Counter()
         self._measured = (0, 0.0)
         self._interrupted: dict[int, tuple[QueueMessage[Any]]] = {}
@@ -78,6 +79,11 @@ class Shift:
             self.slots[slot.number] = successor
             self.left.append(slot)
         return successor
+
+    def forget_who_ended(self) -> None:
+        """Of those that were left behind: each keeps its message. For the foreman."""
+        # Another list: the heartbeat may be reading this one.
+        self.left = [slot for slot in self.left if slot.is_stuck()]
 
     def is_behind(self) -> bool:
         """Whether more is leased than handlers are busy with."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 from localqueue.commits.protocol import Commit
@@ -204,16 +205,30 @@ class ThreadDriver:
         if self._shift.shutdown.reason is not None:
             raise self._shift.shutdown.reason
 
-    def replace(self, slot: Slot) -> None:
-        """Leave the runner of this slot behind with its handler, and start another. For the
-        foreman."""
-        successor = self._shift.leave(slot)
-        if successor is not None:
-            self._start(successor)
+    def replace(self, slot: Slot) -> str | None:
+        """Leave the runner of this slot behind with its handler, and start another; why that cannot
+        be, and then nothing has changed. For the foreman."""
+        given: SimpleQueue[Slot | None] = SimpleQueue()
+        try:
+            # First: a place that was left and that nobody takes would be one less for ever.
+            self._start_thread(slot.number, self._work_if_given, given)
+        except RuntimeError as error:
+            return str(error)
+        given.put(self._shift.leave(slot))
+        return None
+
+    def _work_if_given(self, given: SimpleQueue[Slot | None]) -> None:
+        slot = given.get()
+        # None: the handler has ended after all.
+        if slot is not None:
+            self._work(slot)
 
     def _start(self, slot: Slot) -> None:
-        name = f"localqueue-worker-{slot.number}"
-        threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
+        self._start_thread(slot.number, self._work, slot)
+
+    def _start_thread(self, number: int, work: Callable[[Any], None], given: Any) -> None:
+        name = f"localqueue-worker-{number}"
+        threading.Thread(target=work, args=(given,), name=name, daemon=True).start()
 
     def _lead(self) -> None:
         try:

@@ -21,6 +21,10 @@ log = logging.getLogger("localqueue.workers")
 
 GRACE = 2.0
 """Seconds that a handler has to end when it is told to, before it is given up."""
+LEFT_PER_PLACE = 4
+LEAST_LEFT = 16
+"""How many handlers that were given up and still run are left behind at a time: so many for each
+place of the worker, and not fewer than this. Each may hold a thread and what it works with."""
 
 Settler = Callable[[Ended], object]
 
@@ -41,8 +45,10 @@ class Timeouts:
         self._timeout = timeout
         self._settling: list[threading.Thread] = []
         self._interrupted_at = 0.0
-        self.replace: Callable[[Slot], object] | None = None
-        """Leaves the runner of a handler behind, and starts another in its place."""
+        self._most_left = max(LEAST_LEFT, LEFT_PER_PLACE * len(shift.slots))
+        self._has_said_that_it_cannot = False
+        self.replace: Callable[[Slot], str | None] | None = None
+        """Leaves the runner of a handler behind, and starts another in its place; why it cannot."""
         self.interrupt: Callable[[], object] | None = None
         """Where the runner cannot be replaced: tries to end its handler.
 
@@ -54,6 +60,7 @@ class Timeouts:
         if self._timeout is None:
             return
         now = time.monotonic()
+        self._shift.forget_who_ended()
         for slot in list(self._shift.slots):
             message = slot.message
             if message is None or now - slot.began < self._timeout:
@@ -140,9 +147,12 @@ class Timeouts:
         else:
             # What a commit undoes may take its time.
             thread = threading.Thread(target=fail, name="localqueue-given-up", daemon=True)
-            self._settling = [one for one in self._settling if one.is_alive()]
-            self._settling.append(thread)
-            thread.start()
+            try:
+                thread.start()
+                self._settling = [one for one in self._settling if one.is_alive()] + [thread]
+            except RuntimeError:
+                # There are no more threads: better late than never.
+                fail()
         return True
 
     def _fail(
@@ -158,7 +168,22 @@ class Timeouts:
         if not slot.is_stuck():
             return
         if self.replace is not None:
-            self.replace(slot)
+            self._replace(slot, self.replace)
         elif self.interrupt is not None and now - self._interrupted_at >= GRACE:
             self._interrupted_at = now
             self.interrupt()
+
+    def _replace(self, slot: Slot, replace: Callable[[Slot], str | None]) -> None:
+        """If that is possible; else the place stays taken, and the next check tries again."""
+        left = len(self._shift.left)
+        if left >= self._most_left:
+            why_not: str | None = f"{left} handlers that were left behind still run"
+        else:
+            why_not = replace(slot)
+        if why_not is not None and not self._has_said_that_it_cannot:
+            log.error(
+                "nobody takes the place of a handler that does not end (%s): the worker goes on"
+                " with fewer places until that can be or the handler ends",
+                why_not,
+            )
+        self._has_said_that_it_cannot = why_not is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import subprocess
 import sys
@@ -164,6 +166,97 @@ def test_a_process_ends_whatever_its_handlers_do(tmp_path: Path) -> None:
     )
 
     assert (ended.returncode, ended.stdout) == (0, "1\n"), ended.stderr
+
+
+class FewThreads:
+    """Whether threads for handlers can be started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.are_all = False
+        self.refused = 0
+        start = threading.Thread.start
+
+        def start_if_possible(thread: threading.Thread) -> None:
+            if self.are_all and thread.name.startswith(("localqueue-worker-", "localqueue-given")):
+                self.refused += 1
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_if_possible)
+
+
+def said_that_nobody_takes_its_place(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for r in caplog.records if "nobody takes the place" in (text := r.getMessage())]
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_its_place_stays_taken_while_no_thread_can_be_started_and_the_worker_goes_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, handler, threads = stage.queue(), Endless(), FewThreads(monkeypatch)
+
+    with working(Worker(queue, handler, concurrency=2, timeout=0.1, max_tries=1)) as worker:
+        eventually(lambda: worker._shift and worker._shift.free() == 2)
+        threads.are_all = True
+        queue.put("endless")
+        eventually(lambda: threads.refused >= 2)
+        queue.put_many(["plain"] * 5)
+        eventually(lambda: worker.summary.done == 5)
+        assert len(said_that_nobody_takes_its_place(caplog)) == 1
+        threads.are_all = False
+        eventually(lambda: worker._shift and worker._shift.free() == 2)
+        handler.gate.set()
+
+    assert worker.summary == Summary(done=5, dead=1, returned=worker.summary.returned)
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_no_more_than_so_many_are_left_behind_until_some_of_them_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(timeouts, "LEFT_PER_PLACE", 1)
+    monkeypatch.setattr(timeouts, "LEAST_LEFT", 2)
+    queue, handler = stage.queue(), Endless()
+    queue.put_many(["endless"] * 10)
+
+    with working(Worker(queue, handler, concurrency=2, timeout=0.1, max_tries=1)) as worker:
+        eventually(lambda: worker.summary.dead == 4)
+        eventually(lambda: said_that_nobody_takes_its_place(caplog))
+        assert handler.began == 4, "two are left behind, and two have kept their places"
+        handler.gate.set()
+        eventually(lambda: worker.summary.done == 6)
+
+    assert len(said_that_nobody_takes_its_place(caplog)) == 1
+    assert len(handler.ended) == 10
+
+
+def is_in_memory(id: str) -> bool:
+    gc.collect()
+    return any(type(one) is QueueMessage and one.id == id for one in gc.get_objects())
+
+
+@pytest.mark.usefixtures("short_grace")
+@pytest.mark.parametrize("kind", ["thread", "asyncio"])
+def test_nothing_of_it_is_kept_when_it_has_ended_after_all(stage: Stage, kind: Any) -> None:
+    queue, gate = stage.queue(lease_timeout=0.3), threading.Event()
+    id = queue.put("endless").id
+
+    def in_thread(value: Any) -> None:
+        current_message().progress("began")
+        gate.wait(20)
+
+    async def on_loop(value: Any) -> None:
+        current_message().progress("began")
+        while not gate.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    handler = in_thread if kind == "thread" else on_loop
+    with working(Worker(queue, handler, concurrency=2, timeout=0.1, max_tries=1)) as worker:
+        eventually(lambda: worker.summary.dead and worker._shift and worker._shift.free() == 2)
+        assert is_in_memory(id)
+        gate.set()
+        eventually(lambda: not is_in_memory(id))
 
 
 # --- with a commit ------------------------------------------------------------------------------

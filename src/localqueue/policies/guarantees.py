@@ -451,8 +451,10 @@ POLICIES: tuple[PolicyGuarantee, ...] = (
         "order per key",
         Level.AT_LEAST_ONCE,
         "of one key one message at a time, in the order of the puts",
-        "a head that fails holds its key until it succeeds or is dead-lettered",
-        "choose keys that are many and even",
+        "a head that fails holds its key until it succeeds or is dead-lettered; a handler that "
+        "goes on after its timeout= or its lease may still run beside the next of its key",
+        "choose keys that are many and even; let handlers end when they are told to, or run them "
+        'with kind="process"',
         ("OrderingKeys",),
     ),
     PolicyGuarantee(

@@ -18,7 +18,8 @@ import pytest
 from localqueue.commits.protocol import NOTHING, Extras, Run
 from localqueue.idempotency.records import IdempotencyRecords
 from localqueue.message import QueueMessage
-from localqueue.policies import EffectivelyOnceDelivery
+from localqueue.policies import EffectivelyOnceDelivery, OrderingKeys
+from localqueue.policies.guarantees import POLICIES
 from localqueue.queue import PersistentQueue
 from localqueue.workers import Summary, Worker, current_message, timeouts
 from localqueue.workers.context import Slot
@@ -166,6 +167,21 @@ def test_a_process_ends_whatever_its_handlers_do(tmp_path: Path) -> None:
     )
 
     assert (ended.returncode, ended.stdout) == (0, "1\n"), ended.stderr
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_the_next_of_its_key_may_run_beside_it_and_the_guarantee_says_so(stage: Stage) -> None:
+    queue, handler = stage.queue(ordering_policy=OrderingKeys()), Endless()
+    queue.put("endless", ordering_key="k")
+    queue.put("plain", ordering_key="k")
+
+    with working(Worker(queue, handler, concurrency=2, timeout=0.1, max_tries=1)) as worker:
+        eventually(lambda: worker.summary.done)
+        assert handler.ended == ["plain"]
+        handler.gate.set()
+
+    (row,) = [row for row in POLICIES if row.policies == ("OrderingKeys",)]
+    assert "timeout=" in row.failure_window
 
 
 class FewThreads:

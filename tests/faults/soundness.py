@@ -98,7 +98,8 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
         counted: Counter[tuple[int, int]] = Counter(
             {(queue, state): n for queue, state, n in db.execute("SELECT * FROM counter")}
         )
-        [(folded,)] = db.execute("SELECT seq FROM mark WHERE name = 'fold'").fetchall()
+        marks = dict(db.execute("SELECT name, seq FROM mark").fetchall())
+        folded = marks["fold"]
         # Files of the first versions have an index instead.
         listed = set(db.execute("SELECT message, seq FROM ended")) if "ended" in tables else None
         spans = db.execute("SELECT queue, first, last FROM span") if "span" in tables else None
@@ -112,7 +113,7 @@ def check_file(path: Path, *, trimmed: bool = False) -> Contents:
     if listed is not None:
         _check_ends(events, folded, listed)
     if within is not None:
-        _check_spans(events, folded, within)
+        _check_spans(events, marks["span"], within)
     tail = _sum(events, folded, events[-1].seq if events else 0)
     rows = Counter((row.queue, row.state) for row in messages.values())
     counted.update(tail)
@@ -163,10 +164,10 @@ def _numbers(spans: list[tuple[int, int, int]]) -> Counter[tuple[int, int]]:
     return Counter((queue, seq) for queue, first, last in spans for seq in range(first, last + 1))
 
 
-def _check_spans(events: list[Event], folded: int, within: Counter[tuple[int, int]]) -> None:
-    """Every event up to the fold is in one span of its queue; what is newer is in none."""
+def _check_spans(events: list[Event], spanned: int, within: Counter[tuple[int, int]]) -> None:
+    """Every event up to the mark is in one span of its queue; what is newer is in none."""
     for event in events:
-        if within[event.queue, event.seq] != (event.seq <= folded):
+        if within[event.queue, event.seq] != (event.seq <= spanned):
             raise Unsound(f"{event} is in {within[event.queue, event.seq]} spans of its queue")
 
 

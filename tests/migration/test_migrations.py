@@ -273,6 +273,31 @@ def test_what_was_not_folded_before_the_migration_is_found_after_the_next_fold(
     assert (2, 1032, 1032) in _spans(file_of_version_3)
 
 
+def test_what_the_former_version_folds_after_the_migration_is_found(
+    file_of_version_3: Path,
+) -> None:
+    with SQLiteQueueStore(file_of_version_3) as store:
+        store.queues()
+    db = sqlite3.connect(file_of_version_3)
+    # It has had the file open since before that, and knows no spans.
+    db.executescript("""
+        UPDATE mark SET seq = 1032 WHERE name = 'fold';
+        UPDATE counter SET n = n + 1;
+        UPDATE kept SET n = n + 1;
+    """)
+    db.close()
+
+    with SQLiteQueueStore(file_of_version_3) as store:
+        assert _positions(store, "quiet") == [2, 5, 300, 1028, 1032]
+        assert store.check().problems == ()
+
+        store.enqueue_many([Put("busy", b"1")] * EVERY, now=NOW)
+
+        assert _positions(store, "quiet")[:5] == [2, 5, 300, 1028, 1032]
+        assert store.check().problems == ()
+    assert (2, 1032, 1032) in _spans(file_of_version_3)
+
+
 def test_a_migration_that_fails_leaves_the_old_file_as_it_was(
     old_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,16 +234,18 @@ class Foreman:
         await self._settling.settle_if_possible(self._shift.shutdown.left())
         self._timeouts.check()
         if self._shift.held and self._shift.shutdown.is_over():
-            if self._take_back_running():
+            if await self._take_back_running():
                 self._overdue()
             await self._settling.settle_if_possible(LAST_PATIENCE)
             if self._settling.is_hopeless():
                 return True
         return not self._shift.held
 
-    def _take_back_running(self) -> bool:
+    async def _take_back_running(self) -> bool:
         """Whether anything still ran. What has run for too long has failed, and stop or not."""
         failed = self._timeouts.give_up_all()
+        if self._timeouts.is_undoing():
+            await self._ask.run(self._timeouts.wait_for_commits)
         return self.holding.take_back_running() or failed
 
     def _say_that_it_stops(self) -> None:
@@ -274,7 +276,7 @@ class Foreman:
         shutdown.ask()
         self.holding.act_on_answers()
         self.holding.give_back_pending()
-        if self._take_back_running():
+        if await self._take_back_running():
             self._overdue()
         self._timeouts.say_who_is_left()
         try:
@@ -294,12 +296,22 @@ class Foreman:
                 log.warning("a commit has not ended in time, and is left to its recovery")
 
     async def _settle_the_last(self) -> None:
+        await self._hear_of_the_others()
         settling = self._settling
         while settling.is_anything_left() and not settling.is_hopeless():
             if (busy := settling.busy_until - time.monotonic()) > 0:
                 self._shift.bell.reset()
                 await self._shift.bell.sleep(busy, None)
             await settling.settle_if_possible()
+
+    async def _hear_of_the_others(self) -> None:
+        """What is being settled without the foreman is neither left to others nor given back."""
+        deadline = time.monotonic() + LAST_PATIENCE
+        self.holding.act_on_answers()
+        while self.holding.is_settled_elsewhere() and time.monotonic() < deadline:
+            self._shift.bell.reset()
+            await self._shift.bell.sleep(TICK, None)
+            self.holding.act_on_answers()
 
     async def release_everything(self) -> None:
         """Give back every lease of this worker, known or not; nothing is charged."""

@@ -63,6 +63,8 @@ class Holding:
         """Taken from the runners by the heartbeat, which could not give them back."""
         self._failed: deque[tuple[Ended, Settled]] = deque()
         """Settled while the foreman could not, and not accounted for."""
+        self._elsewhere: dict[int, Ended] = {}
+        """These, and those that are being settled so, by the ``id()`` of their messages."""
         self._count = -1
         """How many handlers had begun when the heartbeat last looked."""
 
@@ -105,7 +107,7 @@ class Holding:
 
         What was removed and is still pending is lost.
         """
-        ended = self._settling.known()
+        ended = self._settling.known() | set(self._elsewhere)
         left = [m for key, m in self._shift.held.items() if key not in ended]
         kept, self.kept = {id(message) for message in self.kept}, []
         self._shift.pending.clear()
@@ -123,13 +125,15 @@ class Holding:
         """What the heartbeat has to extend. In its thread."""
         # Read at one go: the foreman goes on meanwhile.
         returned = {id(message) for message in list(self._returned)}
-        returned |= {id(one.message) for one, _ in list(self._failed)}
+        returned.update(list(self._elsewhere))
         held = [
             message
             for key, message in list(self._shift.held.items())
             if key not in returned and not self._sources[message.queue].removes
         ]
-        begun = self._begun = {id(slot.message) for slot in self._shift.slots}
+        begun = {id(slot.message) for slot in (*self._shift.left, *self._shift.slots)}
+        begun.update(list(self._shift.undone))
+        self._begun = begun
         self._asked_for = {message.receipt: message for message in held}
         return Held(
             [message.receipt for message in held if id(message) in begun],
@@ -179,15 +183,26 @@ class Holding:
 
     def settle_at_once(self, one: Ended) -> None:
         """Settle what ended, since the foreman cannot. From any thread."""
-        settle = one.settle
+        settle, key = one.settle, id(one.message)
+        if settle is None:
+            self._shift.ended.append(one)
+            return
+        # Before: whoever finds it settled and not here would take its lease for lost.
+        self._elsewhere[key] = one
         try:
-            if settle is not None:
-                answer = self._sources.store.settle(settle, now=self._sources.when.now)
-                self._failed.append((one, answer))
-                return
-        except StoreError as error:
+            answer = self._sources.store.settle(settle, now=self._sources.when.now)
+        except BaseException as error:
+            self._shift.ended.append(one)
+            del self._elsewhere[key]
+            if not isinstance(error, StoreError):
+                raise
             log.warning("what failed behind a stuck handler cannot be settled now: %s", error)
-        self._shift.ended.append(one)
+        else:
+            self._failed.append((one, answer))
+
+    def is_settled_elsewhere(self) -> bool:
+        """Whether something is being settled without the foreman, or has to be accounted for."""
+        return bool(self._elsewhere)
 
     def hear(self, message: QueueMessage[Any], answer: LeaseAnswer) -> None:
         self._answers.append((message, answer))
@@ -195,7 +210,10 @@ class Holding:
     def act_on_answers(self) -> None:
         """Tell handlers that their lease is lost or their message cancelled."""
         while self._failed:
-            self._settling.account_for(*self._failed.popleft())
+            one, settled = self._failed.popleft()
+            if self._holds(one.message):
+                self._settling.account_for(one, settled)
+            del self._elsewhere[id(one.message)]
         while self._returned:
             self._account_for_returned(self._returned.popleft())
         while self._taken:
@@ -203,7 +221,7 @@ class Holding:
             self.give_back([self._taken.popleft()])
         while self._answers:
             message, answer = self._answers.popleft()
-            if not self._holds(message):
+            if not self._holds(message) or id(message) in self._elsewhere:
                 # Settled, between the question and the answer.
                 continue
             if answer is LeaseAnswer.HELD:

@@ -64,6 +64,8 @@ class Shift:
         self.left: list[Slot] = []
         """Slots whose handlers did not end when they had to, and that others have replaced; until
         they end after all. Only the foreman changes it."""
+        self.undone: dict[int, QueueMessage[Any]] = {}
+        """What was given up and whose commit is still undoing its part, by ``id()``."""
         self.counts: Counter[str] = Counter()
         self._measured = (0, 0.0)
         self._interrupted: dict[int, tuple[QueueMessage[Any]]] = {}

@@ -84,11 +84,17 @@ class Timeouts:
             and (told := slot.told(message)) is not None
             and isinstance(told.reason, HandlerTimeout)
         ]
-        # Those whose commits still undo something would be taken for handlers that run.
+        return any(given_up)
+
+    def is_undoing(self) -> bool:
+        """Whether commits still undo something: their messages would be taken for what runs."""
+        return bool(self._shift.undone)
+
+    def wait_for_commits(self) -> None:
+        """Until they have, but not for long. It blocks; in any thread."""
         deadline = time.monotonic() + GRACE
         for thread in self._settling:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return any(given_up)
 
     def give_up_if_stuck(self, settle: Settler) -> None:
         """Fail what runs too long while a handler keeps the foreman from it; ``settle`` writes it.
@@ -137,7 +143,7 @@ class Timeouts:
             message.id,
             message.queue,
             time.monotonic() - slot.began,
-            "" if settle is None else ", and somebody blocks the event loop",
+            "" if settle is None else self._how_long_nobody_looked(),
         )
         self._liveness.end(slot.number)
         assert told.reason is not None
@@ -146,6 +152,7 @@ class Timeouts:
             fail()
         else:
             # What a commit undoes may take its time.
+            self._shift.undone[id(message)] = message
             thread = threading.Thread(target=fail, name="localqueue-given-up", daemon=True)
             try:
                 thread.start()
@@ -155,12 +162,21 @@ class Timeouts:
                 fail()
         return True
 
+    def _how_long_nobody_looked(self) -> str:
+        """For the log: a handler blocks the event loop, or the worker waits for its store."""
+        return (
+            f", and the worker has not looked for {time.monotonic() - self._shift.looked_at:.1f} s"
+        )
+
     def _fail(
         self, slot: Slot, message: QueueMessage[Any], reason: BaseException, settle: Settler
     ) -> None:
-        ended = self._execution.failed(slot, message, reason)
-        if ended is not None:
-            settle(ended)
+        try:
+            ended = self._execution.failed(slot, message, reason)
+            if ended is not None:
+                settle(ended)
+        finally:
+            self._shift.undone.pop(id(message), None)
         self._shift.bell.ring()
 
     def _do_without(self, slot: Slot, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from localqueue.stores.protocol import JournalEvent, Put
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.verbs import fold
 from localqueue.stores.sqlite.verbs.fold import EVERY, MANY, WINDOW
 from localqueue.stores.sqlite.verbs.journal import MOST_MERGED, journal
 from localqueue.stores.sqlite.view import FileState, View
@@ -67,6 +68,20 @@ def steps(path: Path, queues: list[str], after: str | None = None, limit: int = 
         assert journal(view, queues, after, limit) != []
         db.set_progress_handler(None, 1)
     return taken
+
+
+def marks(path: Path) -> dict[str, int]:
+    return dict(query(path, "SELECT name, seq FROM mark"))
+
+
+@contextmanager
+def as_the_former_version() -> Iterator[None]:
+    """Fold and trim like a process that opened the file before there were spans."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fold, "_list_spans", lambda *_: None)
+        patch.setattr(SQL, "first_span", "SELECT 1 WHERE ? AND ? >= 0")
+        patch.setattr(SQL, "forget_spans", "SELECT ? AND ?")
+        yield
 
 
 def among_all(store: SQLiteQueueStore, queues: list[str]) -> list[JournalEvent]:
@@ -238,13 +253,132 @@ def test_a_purge_leaves_the_journal_as_it_was(path: Path, store: SQLiteQueueStor
         assert store.journal([queue], limit=100_000) == among_all(store, [queue])
 
 
+# --- folds without spans --------------------------------------------------------------------------
+@pytest.mark.parametrize("queues", [["quiet"], ["quiet", "busy"]])
+def test_who_reads_a_queue_misses_nothing_of_what_the_former_version_folds(
+    path: Path, store: SQLiteQueueStore, queues: list[str]
+) -> None:
+    put(store, "quiet", 3)
+    put(store, "busy", EVERY)
+
+    with as_the_former_version():
+        for _ in range(3):
+            put(store, "quiet", 3)
+            put(store, "busy", EVERY)
+        put(store, "quiet", 3)
+
+    assert marks(path)["fold"] - marks(path)["span"] > 2 * EVERY
+    assert store.check().problems == ()
+    told = among_all(store, queues)
+    assert store.journal(queues, limit=100_000) == told
+    for n in range(0, len(told), 7):
+        after = told[n].position
+        assert store.journal(queues, after=after, limit=9) == told[n + 1 : n + 10]
+
+
+def test_the_next_fold_lists_what_the_former_version_left_out(
+    path: Path, store: SQLiteQueueStore
+) -> None:
+    put(store, "quiet", 3)
+    put(store, "busy", EVERY)
+    with as_the_former_version():
+        for _ in range(3):
+            put(store, "quiet", 3)
+            put(store, "busy", EVERY)
+    dear = steps(path, ["quiet"])
+
+    put(store, "busy", EVERY)
+
+    assert marks(path)["span"] == marks(path)["fold"]
+    assert store.check().problems == ()
+    assert store.journal(["quiet"]) == among_all(store, ["quiet"])
+    few = steps(path, ["quiet"])
+    assert 10 * few < dear
+    put(store, "busy", EVERY)
+    assert steps(path, ["quiet"]) == few
+
+
+def test_versions_may_fold_by_turns(path: Path, store: SQLiteQueueStore) -> None:
+    for number in range(4):
+        with as_the_former_version():
+            put(store, "quiet", number)
+            put(store, "busy", EVERY)
+        put(store, "quiet", number)
+        put(store, "busy", EVERY)
+        store.purge("other", now=NOW)
+
+        assert store.check().problems == ()
+        for queue in ("busy", "quiet"):
+            assert store.journal([queue], limit=100_000) == among_all(store, [queue])
+    assert marks(path)["span"] == marks(path)["fold"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"journal": False}, {"journal_max_rows": 500}, {"journal_max_age": 30.0}]
+)
+def test_spans_that_the_former_version_left_behind_are_passed_and_go(
+    path: Path, store: SQLiteQueueStore, settings: dict[str, Any]
+) -> None:
+    store.configure("busy", {"journal_max_rows": 100_000}, now=NOW)
+    put(store, "quiet", 3)
+    put(store, "busy", 2 * EVERY)
+    before = spans(path, "busy")
+    store.configure("busy", settings, now=NOW)
+
+    with as_the_former_version():
+        for number in range(3):
+            put(store, "busy", EVERY, NOW + 40 + number)
+
+    trimmed = query(path, "SELECT max(trimmed) FROM kept")[0][0]
+    assert trimmed > before[0][1], "events are gone and their spans are not"
+    assert spans(path, "busy") == before
+    assert store.check().problems == ()
+    for queue in ("busy", "quiet"):
+        assert store.journal([queue], limit=100_000) == among_all(store, [queue]) != []
+
+    for number in range(3):
+        put(store, "busy", EVERY, NOW + 80 + number)
+
+    assert not set(before) & set(spans(path, "busy"))
+    assert store.check().problems == ()
+    for queue in ("busy", "quiet"):
+        assert store.journal([queue], limit=100_000) == among_all(store, [queue]) != []
+
+
+def test_a_copys_trimmer_does_not_stop_at_spans_that_were_left_behind(
+    path: Path, store: SQLiteQueueStore, tmp_path: Path
+) -> None:
+    store.configure("quiet", {"journal_max_age": 10.0}, now=NOW)
+    put(store, "quiet", 5)
+    put(store, "busy", EVERY)
+    with as_the_former_version():
+        put(store, "busy", EVERY, NOW + 20)
+    assert spans(path, "quiet") != []
+    assert [event for event in store.journal(["quiet"]) if event.at <= NOW] == []
+    store.backup(tmp_path / "copy.sqlite3")
+
+    with SQLiteQueueStore(tmp_path / "copy.sqlite3", durability="relaxed") as copy:
+        put(copy, "quiet", 5, NOW + 20)
+        put(copy, "busy", EVERY, NOW + 20)
+        put(copy, "busy", EVERY, NOW + 40)
+
+        assert [event for event in copy.journal(["quiet"]) if event.at <= NOW + 20] == []
+        assert copy.check().problems == ()
+    assert spans(tmp_path / "copy.sqlite3", "quiet") == []
+
+
 # --- other ways through the file ------------------------------------------------------------------
+@pytest.mark.parametrize("former", [False, True], ids=["of one version", "of two"])
 def test_spans_are_right_in_a_copy_and_in_what_is_salvaged(
-    store: SQLiteQueueStore, tmp_path: Path
+    store: SQLiteQueueStore, tmp_path: Path, former: bool
 ) -> None:
     for _ in range(3):
         put(store, "quiet")
         put(store, "busy", EVERY)
+    if former:
+        with as_the_former_version():
+            put(store, "quiet")
+            put(store, "busy", EVERY)
     put(store, "quiet")
     store.vacuum()
     store.backup(tmp_path / "copy.sqlite3")
@@ -288,7 +422,7 @@ MISTAKES: dict[str, tuple[str, set[str]]] = {
         {"span", "event"},
     ),
     "one of no queue": ("INSERT INTO span VALUES (9, 1, 1)", {"span"}),
-    "one beyond the fold": (
+    "one beyond the mark": (
         "INSERT INTO span SELECT queue, seq, seq FROM event ORDER BY seq DESC LIMIT 1",
         {"span"},
     ),

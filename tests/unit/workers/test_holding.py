@@ -9,27 +9,32 @@ import pytest
 
 from localqueue.calls.face import finish
 from localqueue.errors import StoreBusy
+from localqueue.idempotency.records import IdempotencyRecords
 from localqueue.message import QueueMessage
-from localqueue.outcome import Ack, Release
-from localqueue.policies import AtMostOnceDelivery
+from localqueue.outcome import Ack, DeadLetter, Release
+from localqueue.policies import AtMostOnceDelivery, EffectivelyOnceDelivery
 from localqueue.queue import PersistentQueue
 from localqueue.resilience.circuit_breaker import Circuit, CircuitBreaker
 from localqueue.rule import FailurePolicy
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.protocol import LeaseAnswer, Settle
+from localqueue.workers import timeouts
 from localqueue.workers.aftercare import Aftercare
 from localqueue.workers.bell import ThreadBell
 from localqueue.workers.context import Slot
 from localqueue.workers.driver import Direct
 from localqueue.workers.execution import Execution
+from localqueue.workers.heartbeat import Held
 from localqueue.workers.holding import Holding
+from localqueue.workers.liveness import Liveness
 from localqueue.workers.pace import Pace
 from localqueue.workers.settling import Settling
 from localqueue.workers.shift import Ended, Shift
 from localqueue.workers.shutdown import Shutdown
 from localqueue.workers.source import Sources
 from localqueue.workers.summary import Summary
-from tests.unit.workers.phrases import Queue, Stage
+from tests.unit.workers.noting import SlowToUndo
+from tests.unit.workers.phrases import Queue, Stage, eventually
 
 
 class Moody(MemoryQueueStore):
@@ -41,6 +46,18 @@ class Moody(MemoryQueueStore):
         if self.is_busy:
             raise StoreBusy("not now")
         return super().settle_and_lease(settles, request, now=now)
+
+
+class Meanwhile(MemoryQueueStore):
+    """Something happens between a settlement and its answer."""
+
+    happens: Callable[[], object] | None = None
+
+    def settle(self, settle: Settle, *, now: Any) -> Any:
+        answer = super().settle(settle, now=now)
+        if self.happens is not None:
+            self.happens()
+        return answer
 
 
 class Desk:
@@ -270,3 +287,103 @@ def test_what_was_removed_is_left_to_the_runners_until_nobody_waits(stage: Stage
     assert pending == [message]
     assert not desk.shift.pending
     assert desk.shift.summary() == Summary(lost=1)
+
+
+# --- what is settled without the foreman --------------------------------------------------------
+def test_what_is_being_settled_elsewhere_is_not_extended_nor_lost_nor_given_back() -> None:
+    store = Meanwhile()
+    with PersistentQueue[Any]("jobs", store=store) as queue:
+        queue.put("a")
+        desk = Desk(queue)
+        (message,) = desk.lease(1)
+        desk.slot.begin(desk.shift.pending.popleft())
+        seen: list[Any] = []
+
+        def look() -> None:
+            seen.append(desk.holding.leases())
+            desk.holding.hear(message, LeaseAnswer.LOST)
+            desk.holding.act_on_answers()
+            seen.append(desk.holding.take_back_running())
+            seen.append(desk.holding.is_settled_elsewhere())
+
+        store.happens = look
+        failed = Ended(message, Settle(message.receipt, DeadLetter({"type": "E"})), "dead")
+        desk.holding.settle_at_once(failed)
+        desk.holding.act_on_answers()
+        desk.settle()
+
+        assert seen == [Held([], []), False, True]
+        assert desk.shift.summary() == Summary(dead=1)
+        assert not desk.shift.held
+        assert not desk.holding.is_settled_elsewhere()
+
+
+def test_what_was_lost_before_it_was_settled_elsewhere_is_counted_once(
+    queue: Queue, desk: Desk
+) -> None:
+    (message,) = desk.lease(1)
+    desk.slot.begin(desk.shift.pending.popleft())
+    desk.holding.hear(message, LeaseAnswer.LOST)
+    desk.holding.act_on_answers()
+
+    desk.holding.settle_at_once(Ended(message, Settle(message.receipt, Release()), "failed"))
+    desk.holding.act_on_answers()
+
+    assert desk.shift.summary() == Summary(lost=1)
+    assert not desk.holding.is_settled_elsewhere()
+
+
+def test_what_cannot_be_settled_elsewhere_is_left_to_the_foreman() -> None:
+    store = Meanwhile()
+    with PersistentQueue[Any]("jobs", store=store) as queue:
+        queue.put("a")
+        desk = Desk(queue)
+        (message,) = desk.lease(1)
+        desk.slot.begin(desk.shift.pending.popleft())
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise StoreBusy("not now")
+
+        store.settle = refuse  # type: ignore[method-assign]
+        desk.holding.settle_at_once(Ended(message, Settle(message.receipt, Release()), "failed"))
+        desk.settle()
+
+        assert desk.shift.summary() == Summary(failed=1)
+        assert not desk.holding.is_settled_elsewhere()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_what_was_given_up_is_extended_as_begun_while_its_commit_undoes_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, has_ended: bool
+) -> None:
+    monkeypatch.setattr(timeouts, "GRACE", 0.0)
+    policy = SlowToUndo()
+    delivery = EffectivelyOnceDelivery(IdempotencyRecords.of(stage.store), commit_policy=policy)
+    queue = stage.queue(delivery_policy=delivery)
+    queue.put("a", dedupe_key="k")
+    desk = Desk(queue)
+    (message,) = desk.lease(1)
+    execution = Execution(desk.shift, desk.sources, desk.pace)
+    looks = timeouts.Timeouts(desk.shift, execution, Liveness(None, slots=1), 1e-9)
+
+    def replace(slot: Slot) -> None:
+        desk.shift.leave(slot)
+
+    looks.replace = replace
+
+    desk.slot.begin(desk.shift.pending.popleft())
+    desk.slot.inside = True
+    looks.check()
+    looks.check()
+    if has_ended:
+        desk.slot.inside = False
+        assert not desk.slot.ends(message)
+        desk.slot.rest()
+        looks.check()
+
+    assert desk.shift.slots != [desk.slot]
+    assert list(desk.holding.leases().running) == [message.receipt]
+    policy.gate.set()
+    eventually(lambda: not looks.is_undoing())
+    desk.settle()
+    assert desk.shift.summary() == Summary(failed=1)

@@ -10,19 +10,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localqueue.commits.protocol import NOTHING, Extras, Run
 from localqueue.idempotency.records import IdempotencyRecords
 from localqueue.message import QueueMessage
 from localqueue.policies import EffectivelyOnceDelivery, OrderingKeys
 from localqueue.policies.guarantees import POLICIES
-from localqueue.queue import PersistentQueue
 from localqueue.workers import Summary, Worker, current_message, timeouts
 from localqueue.workers.context import Slot
+from tests.unit.workers.noting import Noting, SlowToUndo
 from tests.unit.workers.phrases import Stage, dead_errors, eventually, working
 
 SOON = 0.2
@@ -276,46 +276,6 @@ def test_nothing_of_it_is_kept_when_it_has_ended_after_all(stage: Stage, kind: A
 
 
 # --- with a commit ------------------------------------------------------------------------------
-class Noting:
-    """A commit, and the policy that opens it, that notes what it is told."""
-
-    mode = "noting"
-    local_commit = True
-    coordinates_effects = False
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"mode": self.mode, "local_commit": True, "coordinates_effects": False}
-
-    def commit(self, queue: PersistentQueue[Any]) -> Noting:
-        return self
-
-    def begin(self, message: QueueMessage[Any]) -> Run:
-        return Run()
-
-    def success(self, message: QueueMessage[Any], result: Any) -> Extras:
-        self.told.append("success")
-        return NOTHING
-
-    def failure(self, message: QueueMessage[Any], error: BaseException, final: bool) -> Extras:
-        self.told.append(f"failure {type(error).__name__} {final}")
-        return NOTHING
-
-    def settled(self, message: QueueMessage[Any]) -> None:
-        self.told.append("settled")
-
-    def extended(self, message: QueueMessage[Any], seconds: float) -> None:
-        """Which costs nothing here."""
-
-    def dropped(self, message: QueueMessage[Any]) -> None:
-        self.told.append("dropped")
-
-    def recover(self) -> int:
-        return 0
-
-
 @pytest.mark.usefixtures("short_grace")
 def test_a_commit_is_told_of_the_failure_once_and_of_no_success(stage: Stage) -> None:
     policy, handler = Noting(), Endless()
@@ -331,6 +291,34 @@ def test_a_commit_is_told_of_the_failure_once_and_of_no_success(stage: Stage) ->
 
     assert worker.summary == Summary(dead=1)
     assert policy.told == ["failure HandlerTimeout True"]
+
+
+def test_a_loop_goes_on_while_a_commit_undoes_what_a_stop_gave_up(stage: Stage) -> None:
+    policy, told, over = SlowToUndo(), asyncio.Event(), asyncio.Event()
+    ledger = IdempotencyRecords.of(stage.store)
+    queue = stage.queue(delivery_policy=EffectivelyOnceDelivery(ledger, commit_policy=policy))
+    queue.put("endless", dedupe_key="k")
+
+    async def handler(value: Any) -> None:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                told.set()
+
+    async def work() -> Summary:
+        worker = Worker(queue, handler, timeout=0.1, max_tries=1)
+        working = asyncio.ensure_future(worker.run_async())
+        await asyncio.wait_for(told.wait(), 20)
+        worker.stop(now=True)
+        await asyncio.to_thread(policy.is_at_it.wait, 20)
+        # Nobody does this while the loop is blocked.
+        policy.gate.set()
+        summary = await working
+        over.set()
+        return summary
+
+    assert asyncio.run(work()) == Summary(dead=1)
 
 
 # --- in the thread that called run() ------------------------------------------------------------
@@ -422,7 +410,7 @@ def test_a_coroutine_that_blocked_its_loop_and_waits_then_is_cancelled(
         eventually(lambda: len(ended) == 2)
 
     assert worker.summary == Summary(done=1, dead=1, returned=worker.summary.returned)
-    assert "somebody blocks the event loop" in caplog.text
+    assert "and the worker has not looked for 0." in caplog.text
 
 
 @pytest.mark.usefixtures("short_grace")
@@ -445,6 +433,49 @@ def test_a_coroutine_that_swallows_its_cancellation_is_left_behind(stage: Stage)
 
     assert summary == Summary(done=1, dead=1, returned=summary.returned)
     assert time.monotonic() < deadline
+
+
+@pytest.mark.usefixtures("short_grace")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_worker_that_ends_hears_of_what_was_settled_while_its_loop_was_blocked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    queue, handler = stage.queue(), Endless()
+    queue.put("endless")
+    settle, answers = stage.store.settle, threading.Event()
+
+    def settle_and_answer_late(*args: Any, **options: Any) -> Any:
+        answer = settle(*args, **options)
+        assert answers.wait(20)
+        return answer
+
+    monkeypatch.setattr(stage.store, "settle", settle_and_answer_late)
+
+    async def coroutine(value: Any) -> str:
+        return handler(value)
+
+    worker = Worker(queue, coroutine, timeout=0.1, max_tries=1)
+    stops: list[Callable[[], object]] = []
+
+    async def work() -> None:
+        task, loop = asyncio.ensure_future(worker.run_async()), asyncio.get_running_loop()
+        stops.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    eventually(lambda: queue.stats().dead == 1)
+    if is_cancelled:
+        stops[0]()
+    else:
+        worker.stop(now=True)
+    handler.gate.set()
+    threading.Timer(0.3, answers.set).start()
+    thread.join(20)
+
+    assert worker.summary == Summary(dead=1)
+    assert queue.stats().total == 1
 
 
 # --- who settles --------------------------------------------------------------------------------

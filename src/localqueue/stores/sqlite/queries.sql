@@ -376,7 +376,7 @@ e.detail
 SELECT {event} WHERE e.seq > ? ORDER BY e.seq LIMIT ?
 
 -- name: folded_events (hot)
--- Of one queue, up to the fold: from span to span, whatever lies between them.
+-- Of one queue, up to the mark of spans: from one to the next, whatever lies between them.
 SELECT {told} FROM span AS s CROSS JOIN event AS e LEFT JOIN body AS b ON b.id = e.body
 WHERE s.queue = ?1 AND s.last > ?2 AND e.seq BETWEEN max(s.first, ?2 + 1) AND s.last AND e.queue = ?1
 ORDER BY s.last, e.seq LIMIT ?3
@@ -402,12 +402,21 @@ WHERE d.message = ? AND e.seq = d.seq AND e.queue = ? ORDER BY d.seq DESC LIMIT 
 INSERT OR IGNORE INTO ended (message, seq) SELECT message, seq FROM event
 WHERE seq > ? AND seq <= ? AND to_state IS NULL AND message IS NOT NULL
 
+-- name: part (fragment)
+-- Of the journal, so that two events with many of others between them have a span each: passing so
+-- many rows costs as much as reading two.
+seq / 256
+
 -- name: list_spans
--- At a fold, of queues that have few of its events. In parts of 256, so that two with many of others
--- between them have a span each: passing so many rows costs as much as reading two. It sorts those
--- few; each takes a fifth of a microsecond.
+-- At a fold, of queues that have few of its events. It sorts those few; each takes a fifth of a
+-- microsecond.
 INSERT INTO span (queue, last, first) SELECT queue, max(seq), min(seq) FROM event
-WHERE seq > ? AND seq <= ? AND queue IN (SELECT value FROM json_each(?)) GROUP BY queue, seq / 256
+WHERE seq > ? AND seq <= ? AND queue IN (SELECT value FROM json_each(?)) GROUP BY queue, {part}
+
+-- name: list_all_spans
+-- Of all queues, where nobody has counted what each of them has.
+INSERT INTO span (queue, last, first) SELECT queue, max(seq), min(seq) FROM event
+WHERE seq > ? AND seq <= ? GROUP BY queue, {part}
 
 -- name: list_span (hot)
 -- Of a queue that has many of them: one span, found from its two ends.
@@ -468,7 +477,8 @@ SELECT q.id, q.name, q.settings, k.n, k.trimmed, k.scanned
 FROM kept AS k JOIN queue AS q ON q.id = k.queue
 
 -- name: first_span (hot)
-SELECT first FROM span WHERE queue = ? ORDER BY last LIMIT 1
+-- The first that is not trimmed. The former version trims events and leaves their spans.
+SELECT first FROM span WHERE queue = ? AND last > ? ORDER BY last LIMIT 1
 
 -- name: first_within (hot)
 -- Of one queue's events in a window: the first after so many that are too many.

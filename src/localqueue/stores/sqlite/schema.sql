@@ -132,9 +132,11 @@ CREATE TABLE ended (
     PRIMARY KEY (message, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Where the events of a queue are, up to the fold: none is outside its spans, and no two of these
--- overlap. Whoever reads a quiet queue goes from one to the next and does not meet what others wrote.
--- Written by the fold, like the ends above; what is newer is in the tail of the journal.
+-- Where the events of a queue are, up to the mark 'span': none is outside its spans, and no two of
+-- these overlap. Whoever reads a quiet queue goes from one to the next and does not meet what
+-- others wrote. Written by the fold, like the ends above; what is newer is in the tail of the
+-- journal. The mark is not that of the fold: a process of the former version that has had the file
+-- open since before it was migrated folds and trims too, and knows no spans.
 CREATE TABLE span (
     queue INTEGER NOT NULL,
     last  INTEGER NOT NULL,
@@ -221,4 +223,4 @@ CREATE TABLE record (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX record_expiring ON record (expires_at, kind) WHERE expires_at IS NOT NULL;
 
-INSERT INTO mark VALUES ('fold', 0);
+INSERT INTO mark VALUES ('fold', 0), ('span', 0);

@@ -51,7 +51,12 @@ DAMAGE: dict[str, list[Damage]] = {
         "INSERT INTO identity VALUES (100000, '0011223344556677')",
     ],
     "marks": ["INSERT INTO mark VALUES ('trim', 3)", "UPDATE mark SET seq = -1"],
-    "fold mark": ["DELETE FROM mark"],
+    "missing marks": [
+        "DELETE FROM mark",
+        "DELETE FROM mark WHERE name = 'fold'",
+        "DELETE FROM mark WHERE name = 'span'",
+    ],
+    "order of marks": ["UPDATE mark SET seq = 9 WHERE name = 'span'"],
     "clock": ["INSERT INTO clock VALUES (1, '', 0.0)"],
     "queues": [
         "UPDATE queue SET settings = 'no json' WHERE name = 'jobs'",
@@ -178,7 +183,10 @@ DAMAGE: dict[str, list[Damage]] = {
     ],
     "ends without a row": ["UPDATE mark SET seq = (SELECT max(seq) FROM event)"],
     "spans": ["INSERT INTO span VALUES (1, 9, 1)"],
-    "events without a span": ["UPDATE mark SET seq = (SELECT max(seq) FROM event)"],
+    "events without a span": [
+        "UPDATE mark SET seq = (SELECT max(seq) FROM event)",
+        "UPDATE mark SET seq = (SELECT max(seq) FROM event) WHERE name = 'span'",
+    ],
     "ends of chains": [
         "UPDATE message SET last = last - 1",
         "DELETE FROM event WHERE seq = (SELECT last FROM message WHERE state = 0)",
@@ -454,7 +462,7 @@ def test_every_statement_of_the_rules_compiles_and_is_used() -> None:
         db.executescript(schema())
         for name in FINDS.names:
             statement = getattr(FINDS, name)
-            named = Bounds(0, 0, 0, 0)._asdict()
+            named = Bounds(0, 0, 0, 0, 0)._asdict()
             db.execute(f"EXPLAIN {statement}", [0] if "?" in statement else named)
     source = (Path(__file__).parents[4] / "src/localqueue/stores/sqlite/operations").glob("*.py")
     text = "".join(file.read_text() for file in source)

@@ -42,18 +42,19 @@ class Bounds(NamedTuple):
 
     newest: int
     fold: int
+    span: int
     trimmed: int
     kinds: int
 
     @classmethod
     def of(cls, db: sqlite3.Connection) -> Bounds:
         newest = db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()[0]
-        fold = db.execute("SELECT coalesce(max(seq), 0) FROM mark WHERE name = 'fold'").fetchone()
+        marks = dict(db.execute("SELECT name, seq FROM mark").fetchall())
         trimmed = db.execute("SELECT coalesce(max(trimmed), 0) FROM kept").fetchone()
-        return cls(newest, fold[0], trimmed[0], len(KINDS) - 1)
+        return cls(newest, marks.get("fold", 0), marks.get("span", 0), trimmed[0], len(KINDS) - 1)
 
 
-UNKNOWN = Bounds(2**62, 0, 2**62, len(KINDS) - 1)
+UNKNOWN = Bounds(2**62, 0, 0, 2**62, len(KINDS) - 1)
 """Where they cannot be read: nothing is called wrong because of them."""
 DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged table may end with."""
@@ -111,9 +112,10 @@ def _identity(db: sqlite3.Connection, bounds: Bounds) -> Found:
         )
 
 
-def _fold_mark(db: sqlite3.Connection, _: Bounds) -> Found:
-    if db.execute(SQL.read_mark, ("fold",)).fetchone() is None:
-        yield CheckProblem("mark", "fold", "it is missing: counts cannot be brought up to date")
+def _missing_marks(db: sqlite3.Connection, _: Bounds) -> Found:
+    for name, what in (("fold", "counts"), ("span", "places of events")):
+        if db.execute(SQL.read_mark, (name,)).fetchone() is None:
+            yield CheckProblem("mark", name, f"it is missing: {what} cannot be brought up to date")
 
 
 # --- queues -----------------------------------------------------------------------------------
@@ -214,7 +216,8 @@ RULES: dict[str, Rule] = {
     "header": _header,
     "identity": _identity,
     "marks": _rows("mark", FINDS.wrong_marks, "{} is no mark of ours"),
-    "fold mark": _fold_mark,
+    "missing marks": _missing_marks,
+    "order of marks": _rows("mark", FINDS.hasty_marks, "it is at {}, and the fold only at {}"),
     "clock": _rows("clock", FINDS.wrong_clocks, "it does not say which boot it belongs to"),
     "queues": _queues,
     "references to queues": _unknown_queues,

@@ -289,7 +289,7 @@ class Mending:
         db.execute(MENDS.cut_missing, trimmed)
         # Some events are of another message now, or gone.
         self._list_ends()
-        db.execute(MENDS.list_spans)
+        db.execute(SQL.list_all_spans, (0, self._newest))
 
     def _list_ends(self) -> None:
         self._db.execute(MENDS.forget_ends)
@@ -299,7 +299,7 @@ class Mending:
         """All that is there is folded; numbers go on where nobody can have used them."""
         db = self._db
         db.execute(MENDS.count_states)
-        db.execute(MENDS.write_fold, (self._newest,))
+        db.execute(MENDS.write_marks, (self._newest,))
         mark_copy(db, self._newest)
         begin_new_life(db)
 

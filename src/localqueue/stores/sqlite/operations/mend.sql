@@ -17,11 +17,6 @@ DELETE FROM ended
 INSERT INTO ended (message, seq) SELECT message, seq FROM event
 WHERE message IS NOT NULL AND to_state IS NULL ORDER BY message, seq
 
--- name: list_spans
--- As a fold does, of everything.
-INSERT INTO span (queue, last, first) SELECT queue, max(seq), min(seq) FROM event
-GROUP BY queue, seq / 256
-
 -- name: forget_ended
 -- On a page that was free for long a message may still be written that has ended since.
 DELETE FROM message WHERE EXISTS
@@ -264,5 +259,5 @@ SELECT coalesce(max(trimmed), 0) FROM kept
 INSERT INTO counter (queue, state, n)
 SELECT queue, state, count(*) FROM message GROUP BY queue, state
 
--- name: write_fold
-INSERT OR REPLACE INTO mark (name, seq) VALUES ('fold', ?)
+-- name: write_marks
+INSERT OR REPLACE INTO mark (name, seq) VALUES ('fold', ?1), ('span', ?1)

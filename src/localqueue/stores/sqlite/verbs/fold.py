@@ -23,7 +23,7 @@ def fold_sometimes(tx: Transaction) -> None:
     """At the end of a write transaction: fold when enough has happened since the last time."""
     # One that wrote no event has no time of its own, and nothing to count.
     if tx.seq > tx.start_seq and tx.seq - tx.file.folded >= EVERY:
-        tx.folded = _folded(tx)
+        tx.folded = _mark(tx, "fold")
         if tx.seq - tx.folded >= EVERY:
             # A call that has no use for the time may be given none.
             tx.now = max(tx.now, tx.file.newest)
@@ -33,7 +33,7 @@ def fold_sometimes(tx: Transaction) -> None:
 def fold(tx: Transaction) -> None:
     """Add all events so far to the counters, tell each changed queue's counts, and trim."""
     tx.finish()
-    folded, upto = _folded(tx), tx.seq
+    folded, upto = _mark(tx, "fold"), tx.seq
     tally = tx.since_fold(folded)
     tx.db.executemany(SQL.add_to_counter, [(*key, n) for key, n in tally.moves.items() if n])
     tx.db.executemany(SQL.add_to_worker, [(*key, n) for key, n in tally.leases.items()])
@@ -53,6 +53,10 @@ def fold(tx: Transaction) -> None:
 
 def _list_spans(tx: Transaction, written: Mapping[int, int], folded: int, upto: int) -> None:
     """Say where the events since the last fold are; ``written`` is how many each queue has."""
+    spanned = _mark(tx, "span")
+    if spanned < folded:
+        # The former version, which has the file open since before it was migrated, knows no spans.
+        tx.db.execute(SQL.list_all_spans, (spanned, folded))
     # Never across a leap, which the trimmer would not come to the end of: nobody has many there.
     many = [queue for queue, n in written.items() if MANY * n >= upto - folded > 0]
     few = written.keys() - many
@@ -60,6 +64,7 @@ def _list_spans(tx: Transaction, written: Mapping[int, int], folded: int, upto: 
         tx.db.execute(SQL.list_span, (folded, upto, queue))
     if few:
         tx.db.execute(SQL.list_spans, (folded, upto, json.dumps(sorted(few))))
+    tx.db.execute(SQL.write_mark, (upto, "span"))
 
 
 def trim(tx: Transaction, upto: int, listed: int) -> None:
@@ -92,7 +97,7 @@ def _trim_queue(
 ) -> None:
     """Trim one queue until the first event that stays."""
     db = tx.db
-    span = db.execute(SQL.first_span, (queue,)).fetchone()
+    span = db.execute(SQL.first_span, (queue, scanned)).fetchone()
     if span is None:
         return
     # What others have written before it is passed in one step, and so is a copied file's leap.
@@ -117,5 +122,5 @@ def _trim_queue(
     db.execute(SQL.trim_kept, (gone, newest[0] if newest else 0, end, queue))
 
 
-def _folded(tx: Transaction) -> int:
-    return int(tx.db.execute(SQL.read_mark, ("fold",)).fetchone()[0])
+def _mark(tx: Transaction, name: str) -> int:
+    return int(tx.db.execute(SQL.read_mark, (name,)).fetchone()[0])

@@ -38,14 +38,14 @@ def journal(
 
 
 def _rows_of_queues(view: View, queues: list[int], seq: int, limit: int) -> list[tuple[Any, ...]]:
-    """Up to the fold from span to span of each queue, then from the tail that all share."""
-    (folded,) = view.db.execute(SQL.read_mark, ("fold",)).fetchone()
+    """From span to span of each queue up to their mark, then from the tail that all share."""
+    (spanned,) = view.db.execute(SQL.read_mark, ("span",)).fetchone()
     rows: list[tuple[Any, ...]] = []
-    if seq < folded and len(queues) <= MOST_MERGED:
+    if seq < spanned and len(queues) <= MOST_MERGED:
         found = [view.db.execute(SQL.folded_events, (queue, seq, limit)) for queue in queues]
         # A row begins with its seq, which no other has.
         rows = list(islice(merge(*found), limit))
-        seq = folded
+        seq = spanned
     if len(rows) < limit:
         rest = (seq, json.dumps(queues), limit - len(rows))
         rows += view.db.execute(SQL.events_of_queues, rest)

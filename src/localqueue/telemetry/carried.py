@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+
+from localqueue.errors import LocalQueueError
+
+R = TypeVar("R")
 
 
 def carried_trace() -> dict[str, str] | None:
@@ -26,13 +31,34 @@ def carried_trace() -> dict[str, str] | None:
 def called_inside(
     carried: dict[str, str] | None, function: Callable[[Any], Any], value: Any
 ) -> Any:
-    """In the other process: what the function returns, called inside of that trace if any."""
-    if carried is None:
-        return function(value)
-    from localqueue.telemetry.carrier import attach, detach
+    """In the other process: what the function returns, called inside of that trace if any.
 
-    token = attach(carried)
+    Raises what the function raises, and nothing of tracing: what cannot be continued is not.
+    """
+    leave = None if carried is None else _entered(carried)
     try:
         return function(value)
     finally:
-        detach(token)
+        if leave is not None:
+            _try(leave)
+
+
+def _entered(carried: dict[str, str]) -> Callable[[], object] | None:
+    """How to leave that trace again; None when nobody can get into it."""
+
+    def enter() -> Callable[[], object]:
+        from localqueue.telemetry.carrier import attach, detach
+
+        return partial(detach, attach(carried))
+
+    return _try(enter)
+
+
+def _try(function: Callable[[], R]) -> R | None:
+    try:
+        return function()
+    except LocalQueueError:
+        # None of tracing: the handler is told to end.
+        raise
+    except Exception:
+        return None

@@ -38,7 +38,7 @@ from localqueue.outcome import (
 from localqueue.rule import settle
 from localqueue.stores.protocol import Settle
 from localqueue.stores.settings import DEFAULT_SETTINGS
-from localqueue.workers.context import Slot
+from localqueue.workers.context import CurrentMessage, Slot
 from localqueue.workers.endings_log import log_end
 from localqueue.workers.pace import Pace
 from localqueue.workers.shift import Ended, Shift
@@ -176,14 +176,15 @@ class Execution:
 
     def failure(self, slot: Slot, message: QueueMessage[Any], error: BaseException) -> None:
         """The handler raised, or could not run."""
-        ended = self.failed(slot, message, error)
+        ended = self.failed(slot.told(message), message, error)
         if ended is not None:
             self._shift.ended.append(ended)
 
-    def failed(self, slot: Slot, message: QueueMessage[Any], error: BaseException) -> Ended | None:
+    def failed(
+        self, current: CurrentMessage | None, message: QueueMessage[Any], error: BaseException
+    ) -> Ended | None:
         """The same, for whoever settles it: how it ended. None when its lease is lost."""
         source = self._sources[message.queue]
-        current = slot.told(message)
         if current is not None and current.lease_lost:
             self._drop(message, source.commit)
             return None

@@ -146,8 +146,7 @@ class Timeouts:
             "" if settle is None else self._how_long_nobody_looked(),
         )
         self._liveness.end(slot.number)
-        assert told.reason is not None
-        fail = partial(self._fail, slot, message, told.reason, settle or self._shift.ended.append)
+        fail = partial(self._fail, message, told, settle or self._shift.ended.append)
         if self._execution.source(message).commit is None:
             fail()
         else:
@@ -168,11 +167,11 @@ class Timeouts:
             f", and the worker has not looked for {time.monotonic() - self._shift.looked_at:.1f} s"
         )
 
-    def _fail(
-        self, slot: Slot, message: QueueMessage[Any], reason: BaseException, settle: Settler
-    ) -> None:
+    def _fail(self, message: QueueMessage[Any], told: CurrentMessage, settle: Settler) -> None:
+        assert told.reason is not None
         try:
-            ended = self._execution.failed(slot, message, reason)
+            # Not what the slot was told: its runner may have begun the next by now.
+            ended = self._execution.failed(told, message, told.reason)
             if ended is not None:
                 settle(ended)
         finally:

@@ -293,6 +293,50 @@ def test_a_commit_is_told_of_the_failure_once_and_of_no_success(stage: Stage) ->
     assert policy.told == ["failure HandlerTimeout True"]
 
 
+@pytest.mark.usefixtures("short_grace")
+def test_a_commit_is_told_also_when_no_thread_can_be_started_for_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, handler, threads = Noting(), Endless(), FewThreads(monkeypatch)
+    ledger = IdempotencyRecords.of(stage.store)
+    queue = stage.queue(delivery_policy=EffectivelyOnceDelivery(ledger, commit_policy=policy))
+
+    with working(Worker(queue, handler, concurrency=2, timeout=0.1, max_tries=1)) as worker:
+        eventually(lambda: worker._shift and worker._shift.free() == 2)
+        threads.are_all = True
+        queue.put("endless", dedupe_key="k")
+        eventually(lambda: worker.summary.dead)
+        handler.gate.set()
+
+    assert worker.summary == Summary(dead=1)
+    assert policy.told == ["failure HandlerTimeout True"]
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_one_that_was_cancelled_and_ends_when_it_is_given_up_is_removed_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler, start = Endless(), threading.Thread.start
+    ledger = IdempotencyRecords.of(stage.store)
+    delivery = EffectivelyOnceDelivery(ledger, commit_policy=Noting())
+    queue = stage.queue(delivery_policy=delivery, lease_timeout=0.3)
+
+    def start_when_it_has_ended(thread: threading.Thread) -> None:
+        if thread.name == "localqueue-given-up":
+            handler.gate.set()
+            eventually(lambda: worker._shift and worker._shift.free() == 2)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_when_it_has_ended)
+    message = queue.put("endless", dedupe_key="k")
+    with working(Worker(queue, handler, concurrency=2, timeout=1.0)) as worker:
+        eventually(lambda: handler.began)
+        queue.cancel(message.id)
+        eventually(lambda: worker.summary != Summary())
+
+    assert worker.summary == Summary(cancelled=1)
+
+
 def test_a_loop_goes_on_while_a_commit_undoes_what_a_stop_gave_up(stage: Stage) -> None:
     policy, told, over = SlowToUndo(), asyncio.Event(), asyncio.Event()
     ledger = IdempotencyRecords.of(stage.store)

@@ -69,7 +69,10 @@ class JsonCodec:
                 " which is not text"
             ) from None
         except (TypeError, ValueError) as error:
-            raise InvalidMessage(f"queue values must be JSON-serializable: {error}") from error
+            hint = "; codec_policy=BytesCodec() stores bytes" if isinstance(value, bytes) else ""
+            raise InvalidMessage(
+                f"queue values must be JSON-serializable: {error}{hint}"
+            ) from error
         except RecursionError:
             raise InvalidMessage(
                 f"queue values may be nested at most {self.max_depth} levels deep,"

@@ -164,7 +164,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr == (
-        'localqueue: the command line needs typer; write pip install "localqueue[cli]"\n'
+        'localqueue: the command line needs typer; write pip install "./localqueue[cli]"\n'
     )
 
 
@@ -181,7 +181,7 @@ def test_without_the_spark_extra_it_says_so_too(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert 'pip install "localqueue[spark]"' in done.stderr
+    assert 'pip install "./localqueue[spark]"' in done.stderr
 
 
 def test_the_command_is_installed_under_its_name() -> None:

@@ -137,7 +137,7 @@ try:
 except localqueue.ConfigurationError as error:
     print(error)
 """
-    assert 'pip install "localqueue[spark]"' in run_program(code).stdout
+    assert 'pip install "./localqueue[spark]"' in run_program(code).stdout
 
 
 def test_every_public_name_can_be_imported_and_no_other() -> None:

@@ -161,7 +161,7 @@ class Putting:
                 full = refused
             if full is not None:
                 if not block:
-                    raise Full
+                    raise Full(str(full))
                 answers = await self._room.store(puts, full, deadline)
         except InvalidMessage:
             # The queue's row may allow less than this object was built with: then say so as well.

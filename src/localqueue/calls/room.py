@@ -44,7 +44,7 @@ class Room:
                     return await face.ask(lambda store: store.enqueue_many(puts, now=when.now))
                 except QueueIsFull as still:
                     full = still
-            raise Full
+            raise Full(str(full))
         finally:
             if waiter is not None:
                 waiter.close()

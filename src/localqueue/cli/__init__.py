@@ -1,4 +1,4 @@
-"""The command line: ``localqueue COMMAND …``. Needs ``pip install "localqueue[cli]"``.
+"""The command line: ``localqueue COMMAND …``. Needs ``pip install "./localqueue[cli]"``.
 
 0 is success, 1 an error of the library, 2 a command that cannot be meant, 130 an end by Ctrl-C.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-MISSING = 'localqueue: the command line needs {}; write pip install "localqueue[cli]"'
+MISSING = 'localqueue: the command line needs {}; write pip install "./localqueue[cli]"'
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ _CLICK_ERROR = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="localqueue",
-    help="Durable queues: look after them, and at what happened in them.",
+    help="Durable queues: what happened in them, as tables, reports and replays.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

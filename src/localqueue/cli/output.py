@@ -82,7 +82,7 @@ def needs_spark() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "localqueue":
             raise
-        note(f'this command needs {error.name}; write pip install "localqueue[spark]"')
+        note(f'this command needs {error.name}; write pip install "./localqueue[spark]"')
         raise typer.Exit(1) from error
 
 

@@ -4,8 +4,8 @@
 session of yours know it. ``Pipeline`` keeps the tables of a lake up to date, with ``Compacted`` the
 latest value of each key too, ``Views`` those that a file of yours defines; ``replay`` puts messages
 of a lake back, ``StuckAlerts`` tells of messages that are stuck, ``groups`` of who reads. Needs
-``pip install "localqueue[spark]"`` and Java 17 or newer; nothing of either is loaded before one of
-these names is used.
+``pip install "./localqueue[spark]"`` and Java 17 or newer; nothing of either is loaded before one
+of these names is used.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for granted
             if error.name is None or error.name.split(".")[0] == "localqueue":
                 raise
             raise ConfigurationError(
-                f'{error.name} is not installed; write pip install "localqueue[spark]"'
+                f'{error.name} is not installed; write pip install "./localqueue[spark]"'
             ) from error
         return getattr(home, name)
 

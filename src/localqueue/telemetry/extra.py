@@ -15,5 +15,5 @@ def import_extra(module: str, distribution: str) -> ModuleType:
     except ImportError as error:
         raise ConfigurationError(
             f"{distribution} is not installed; it comes with the extra 'metrics':"
-            " pip install 'localqueue[metrics]'"
+            " pip install './localqueue[metrics]'"
         ) from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from localqueue.errors import (
 )
 from localqueue.queue import PersistentQueue
 from localqueue.stores.sqlite import connection
+from localqueue.stores.sqlite.group_commit import Call, GroupCommit
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from tests.unit.stores.engine.phrases import meeting
 from tests.unit.stores.phrases import CALLS, Queue, contents, delete, filled, picture
 
 
@@ -70,6 +74,47 @@ def test_a_file_that_is_deleted_in_the_middle_of_a_call_was_deleted(
 
     store.close()
     assert list(path.parent.iterdir()) == []
+
+
+def test_who_begins_after_its_file_was_deleted_is_refused_with_the_leader_that_takes_it_along(
+    open_queue: Queue, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_queue.store
+    assert isinstance(store, SQLiteQueueStore)
+    take = GroupCommit._take
+
+    def deleted_before(group: GroupCommit) -> list[Call[Any]]:
+        calls = take(group)
+        delete(path)
+        return calls
+
+    with meeting(store) as met:
+        for name in ("leader", "other"):
+            met.add(name, lambda: open_queue.put("after"))
+        monkeypatch.setattr(GroupCommit, "_take", deleted_before)
+
+    assert {type(error) for error in met.errors.values()} == {StoreMoved}
+    assert met.answers == {}
+
+
+def test_a_wal_whose_file_is_gone_is_not_thrown_away(path: Path) -> None:
+    code = f"""
+import os
+from localqueue import PersistentQueue
+PersistentQueue("jobs", store_path={str(path)!r}).put("important")
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    aside = path.with_name("aside.sqlite3")
+    path.rename(aside)
+
+    with pytest.raises(StoreMoved, match="may hold its newest messages"):
+        PersistentQueue[Any]("jobs", store_path=path).put("other")
+
+    assert not path.exists()
+    aside.rename(path)
+    with PersistentQueue[Any]("jobs", store_path=path) as queue:
+        assert queue.get_nowait() == "important"
 
 
 def test_a_folder_that_was_deleted_is_not_made_again(open_queue: Queue, path: Path) -> None:

@@ -2,5 +2,5 @@
 
 ``Pipeline(url, lake).run()`` brings a lake up to date, each event once. The tables are Delta Lake:
 ``events``, ``attempts``, ``messages``, and what is merged from them. Needs
-``pip install "localqueue[spark]"``.
+``pip install "./localqueue[spark]"``.
 """

@@ -9,8 +9,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
 from localqueue.clock import read_now
-from localqueue.errors import LocalQueueError, StoreCorrupt, StoreFull
+from localqueue.errors import LocalQueueError, StoreCorrupt, StoreFull, StoreMoved
 from localqueue.stores.protocol import QueueIsFull
+from localqueue.stores.sqlite import connection
 from localqueue.stores.sqlite.connection import DRIVER_ERRORS, is_full
 from localqueue.stores.sqlite.group_commit import Call
 from localqueue.stores.sqlite.opened import OpenFile
@@ -48,11 +49,19 @@ class Group:
             db.execute("BEGIN IMMEDIATE")
             self._file.make_wal_ready()
             self.calls = calls = take()
+            if len(calls) > 1:
+                # The leader has looked for itself; the others may have begun since.
+                connection.check_same_file(str(self._file.path), self._file.inode)
             if self._file.disk_full and any(call.manner.grows for call in calls):
                 roll_back(db)
                 self._each_alone(None)
             else:
                 self._together(calls)
+        except StoreMoved as moved:
+            if not self.calls:
+                raise
+            for call in self.calls:
+                self._refuse(call, StoreMoved(*moved.args))
         except Exception as error:
             if not self.calls:
                 raise

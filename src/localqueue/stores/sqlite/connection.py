@@ -130,6 +130,7 @@ def prepare_file(
     check_sqlite()
     with os_errors(path):
         if not path.exists():
+            _refuse_to_lose_a_wal(path)
             _create(path)
         elif not path.is_file():
             kind = "a directory" if path.is_dir() else "no ordinary file"
@@ -223,13 +224,29 @@ def check_same_file(path: str, inode: tuple[int, int]) -> None:
         stat = os.stat(path)  # noqa: PTH116
     except FileNotFoundError:
         raise StoreMoved(
-            f"{path} was deleted while it was open; nothing is stored there any more"
+            f"{path} was deleted while it was open; nothing is stored there any more. If it was"
+            f" moved, {path}-wal belongs beside it: the newest messages are in there"
         ) from None
     except OSError as error:
         raise StoreMoved(f"{path} cannot be reached any more ({error})") from error
     if (stat.st_dev, stat.st_ino) != inode:
         raise StoreMoved(
             f"{path} was replaced by another file while it was open; open the store anew"
+        )
+
+
+def _refuse_to_lose_a_wal(path: Path) -> None:
+    """SQLite throws away a -wal whose database is not there, with what was committed last."""
+    wal = path.with_name(f"{path.name}-wal")
+    try:
+        size = wal.stat().st_size
+    except FileNotFoundError:
+        return
+    # Somebody may be making both just now.
+    if size > 0 and not path.exists():
+        raise StoreMoved(
+            f"{path} is gone, but {wal} is there and may hold its newest messages: put both back"
+            " together, or remove it to begin anew"
         )
 
 

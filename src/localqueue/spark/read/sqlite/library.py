@@ -89,6 +89,6 @@ def _adbc_errors() -> tuple[type[Exception], ...]:
         from adbc_driver_sqlite.dbapi import Error
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f'{error.name} is missing, which reads stores here: pip install "localqueue[spark]"'
+            f'{error.name} is missing, which reads stores here: pip install "./localqueue[spark]"'
         ) from error
     return (Error, OSError, pa.ArrowException)

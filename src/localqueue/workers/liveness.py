@@ -151,8 +151,17 @@ def _bury(store: QueueStore, path: Path, now: Now) -> int:
         return 0
     try:
         name = path.name.removeprefix(SIGN_OF_LIFE)
-        ended = store.end_leases_of(name, running_in(file), now=now)
+        running = running_in(file)
+        ended = store.end_leases_of(name, running, now=now)
         path.unlink(missing_ok=True)
+        if ended:
+            log.warning(
+                "the worker %s has died: %d messages that it had come back, or are dead letters at"
+                " the crash limit of their queue; charged are those that it was running: %s",
+                name,
+                ended,
+                ", ".join(sorted(running)) or "none",
+            )
         return ended
     finally:
         os.close(file)

@@ -23,12 +23,12 @@ class Prefetch:
         self._horizon = min(HORIZON, lease_timeout * PART_OF_LEASE)
         self._seconds: float | None = None
 
-    def measure(self, began: int, worked: float) -> None:
-        """In so many seconds of work, all runners together, so many handlers began."""
-        seconds = worked / max(1, began)
+    def measure(self, ended: int, worked: float) -> None:
+        """In so many seconds of work, all runners together, so many handlers ended."""
+        seconds = worked / max(1, ended)
         if self._seconds is not None:
             seconds = self._seconds + _WEIGHT * (seconds - self._seconds)
-        elif not began:
+        elif not ended:
             return
         self._seconds = seconds
 

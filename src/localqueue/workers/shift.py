@@ -98,12 +98,12 @@ class Shift:
         return sum([slot.idle for slot in self.slots]) * self.share - pending
 
     def worked(self) -> tuple[int, float]:
-        """Since the last time: how many handlers began, and how long all runners worked."""
+        """Since the last time: how many handlers ended, and how long all runners worked."""
         now = time.monotonic()
-        count = sum([slot.count for slot in self.slots])
+        ended = sum([slot.count - (slot.message is not None) for slot in self.slots])
         worked = sum([slot.worked(now) for slot in self.slots])
-        before, self._measured = self._measured, (count, worked)
-        return count - before[0], worked - before[1]
+        before, self._measured = self._measured, (ended, worked)
+        return ended - before[0], worked - before[1]
 
     def is_first_to_interrupt(self, message: QueueMessage[Any]) -> bool:
         """Whether nobody asked this before: its runner and the foreman may give it back at once."""

@@ -37,7 +37,11 @@ from localqueue.spec import QueueSpec
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.telemetry.events import Event
 from localqueue.workers import Backoff, CurrentMessage, Summary, Worker, current_message
+from localqueue.workers.bell import ThreadBell
+from localqueue.workers.context import Slot
 from localqueue.workers.prefetch import MOST, Prefetch
+from localqueue.workers.shift import Shift
+from localqueue.workers.shutdown import Shutdown
 from tests.unit.workers.phrases import Stage, dead_errors, eventually, working
 
 
@@ -684,6 +688,18 @@ def test_the_spec_of_a_queue_describes_its_workers(stage: Stage) -> None:
 # --- leasing ahead ------------------------------------------------------------------------------
 def test_nothing_is_leased_ahead_before_a_handler_has_ended() -> None:
     assert Prefetch(4, 30.0, None).ahead() == 0
+
+
+def test_handlers_that_only_began_tell_nothing_of_how_long_one_takes() -> None:
+    slots = [Slot(0), Slot(1)]
+    shift = Shift(slots, Shutdown(1.0), ThreadBell(), until_empty=False)
+    for slot in slots:
+        slot.wake()
+        slot.begin(QueueMessage("id", None, "jobs"))
+
+    assert shift.worked()[0] == 0
+    slots[0].rest()
+    assert shift.worked()[0] == 1
 
 
 @pytest.mark.parametrize(

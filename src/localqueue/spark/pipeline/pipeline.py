@@ -23,6 +23,7 @@ from localqueue.errors import ConfigurationError, LocalQueueError, UnsupportedBy
 from localqueue.failpoints import reach
 from localqueue.spark.leadership import Leadership
 from localqueue.spark.options import Options
+from localqueue.spark.pipeline.awaiting import ends_within
 from localqueue.spark.pipeline.checkpoint import next_start, set_aside
 from localqueue.spark.pipeline.checks import check_limits, check_name
 from localqueue.spark.pipeline.compacted.merging import KeyStep, check_topics
@@ -332,7 +333,7 @@ class Pipeline:
         try:
             if self._turns.is_over:
                 query.stop()
-            while not query.awaitTermination(LOOK_AFTER_EVERY):
+            while not ends_within(query, LOOK_AFTER_EVERY):
                 with self._turns.between_batches():
                     writer.look_after(self._retention)
         except KeyboardInterrupt:

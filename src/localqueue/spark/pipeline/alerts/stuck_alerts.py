@@ -23,6 +23,7 @@ from localqueue.spark.pipeline.alerts.journal_rows import (
 )
 from localqueue.spark.pipeline.alerts.limits import Limits
 from localqueue.spark.pipeline.alerts.processor import ALERT, KEY, Processor
+from localqueue.spark.pipeline.awaiting import ends_within
 from localqueue.spark.pipeline.checkpoint import newest_batch, next_start
 from localqueue.spark.pipeline.checks import check_name
 from localqueue.spark.pipeline.events import STORE_DIGITS
@@ -139,7 +140,7 @@ class StuckAlerts:
                 query.stop()
             if once:
                 _await_quiet(query, begun)
-            query.awaitTermination()
+            ends_within(query)
         except KeyboardInterrupt:
             query.stop()
             raise

@@ -19,8 +19,8 @@ from localqueue.codec import readable_codecs
 from localqueue.errors import DamagedMessage, StoreError
 from localqueue.message import QueueMessage, Receipt
 from localqueue.outcome import describe_error
-from localqueue.stores.leased import size_of
-from localqueue.stores.present import present_leased
+from localqueue.stores.leased import LeasedTogether, size_of
+from localqueue.stores.present import present_leased, present_only
 from localqueue.stores.protocol import LARGEST_BATCH, LeaseRequest, StoredMessage, Waiter
 
 
@@ -131,6 +131,13 @@ class Getting:
         """Decode; what cannot be decoded becomes a dead letter and is not handed out."""
         drift, told = when.drift(), False
         try:
+            if (
+                type(leased) is LeasedTogether
+                and len(leased.ids) == 1
+                and self._emitter.announce is None
+                and (only := present_only(leased, self._codec, drift)) is not None
+            ):
+                return [only]
             if len(leased) < LARGE and size_of(leased) < LARGE_BYTES:
                 messages, damaged = present_leased(leased, self._codec, drift)
             else:

@@ -124,30 +124,60 @@ def _present_together(
     if drift:
         created = [moment + drift for moment in created]
         available = [moment + drift for moment in available]
-    queue, worker = leased.queue, leased.worker
-    at, until = leased.leased_at + drift, leased.until + drift
+    pattern = _first_delivery(leased, drift)
     messages = []
     for id_, value, rank, created_at, available_at, token in zip(
         leased.ids, values, leased.ranks, created, available, count(leased.first_token)
     ):
-        own = {
-            "id": id_,
-            "value": value,
-            "queue": queue,
-            "state": State.INFLIGHT,
-            "attempts": 1,
-            "created_at": created_at,
-            "available_at": available_at,
-            "leased_until": until,
-            "token": token,
-            LEASED_AT: at,
-        }
-        if worker is not None:
-            own["leased_by"] = worker
+        own = pattern.copy()
+        own["id"] = id_
+        own["value"] = value
+        own["created_at"] = created_at
+        own["available_at"] = available_at
+        own["token"] = token
         if rank:
             own["priority"] = -rank
         messages.append(with_fields(own))
     return messages
+
+
+def present_only(leased: LeasedTogether, codec: Codec, drift: float) -> QueueMessage[Any] | None:
+    """The only message of a lease; None when it cannot be decoded. Most leases are of one."""
+    try:
+        value = decoder("json", codec).decode(leased.bodies[0])
+    except DamagedMessage:
+        return None
+    own = _first_delivery(leased, drift)
+    own["id"] = leased.ids[0]
+    own["value"] = value
+    own["created_at"] = leased.created_at[0] + drift
+    own["available_at"] = leased.available_at[0] + drift
+    own["token"] = leased.first_token
+    if rank := leased.ranks[0]:
+        own["priority"] = -rank
+    return with_fields(own)
+
+
+def _first_delivery(leased: LeasedTogether, drift: float) -> dict[str, Any]:
+    """The fields that all have in common, with room for those that each has for itself.
+
+    A copy of it takes less than half the time of making all of them anew.
+    """
+    pattern = {
+        "id": "",
+        "value": None,
+        "queue": leased.queue,
+        "state": State.INFLIGHT,
+        "attempts": 1,
+        "created_at": 0.0,
+        "available_at": 0.0,
+        "leased_until": leased.until + drift,
+        "token": 0,
+        LEASED_AT: leased.leased_at + drift,
+    }
+    if leased.worker is not None:
+        pattern["leased_by"] = leased.worker
+    return pattern
 
 
 def _moved(stored: StoredMessage, drift: float) -> StoredMessage:

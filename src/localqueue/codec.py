@@ -20,8 +20,10 @@ LARGEST_HEADERS = 16 * 1024
 # What raw_decode calls; a batch feels the step in between.
 _scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 _MARK = os.urandom(8).hex()
-"""Stands between values that are read together; no stored value can know it."""
+"""Stands between values that are read or written together; no stored value can know it."""
 _BETWEEN = f',"{_MARK}",'.encode()
+_TOGETHER = 100
+"""Values that are written in one go: more gain nothing, and large ones would fill the memory."""
 
 
 class Codec(Protocol):
@@ -89,6 +91,30 @@ class JsonCodec:
         ):
             raise InvalidMessage(f"queue values may be nested at most {self.max_depth} levels deep")
         return body
+
+    def encode_many(self, values: Sequence[Any]) -> list[bytes]:
+        """What ``encode`` gives for each, a hundred in one go."""
+        bodies: list[bytes] = []
+        for start in range(0, len(values), _TOGETHER):
+            part = values[start : start + _TOGETHER]
+            # One by one when they cannot be told apart, or when one of them needs a closer look.
+            bodies += self._encode_together(part) or [self.encode(value) for value in part]
+        return bodies
+
+    def _encode_together(self, values: Sequence[Any]) -> list[bytes] | None:
+        marked = [_MARK] * (2 * len(values) - 1)
+        marked[::2] = values
+        try:
+            bodies = "".join(_pieces(marked, 0)).encode()[1:-1].split(_BETWEEN)
+        except (TypeError, ValueError, RecursionError):
+            return None
+        if (
+            len(bodies) == len(values)
+            and max(map(len, bodies)) <= self.max_bytes
+            and max([body.count(b"[") + body.count(b"{") for body in bodies]) <= self.max_depth
+        ):
+            return bodies
+        return None
 
     def decode(self, body: bytes) -> Any:
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from localqueue.checks import check_key, check_priority, check_seconds
-from localqueue.codec import encode_headers
+from localqueue.codec import Codec, JsonCodec, encode_headers
 from localqueue.policies.compatibility import Use, check_use
 from localqueue.policies.resolved import ResolvedPolicies
 from localqueue.stores.protocol import Put
@@ -150,6 +150,14 @@ class PutMaker:
             rest.request_id,
         )
 
+    def many(self, items: Sequence[Any]) -> list[Put]:
+        """What a call makes of each."""
+        options, codec = self._options, self._codec
+        if options.dedupe_key is None and options.ordering_key is None and _is_json(codec):
+            name, tail = self._name, self._tail
+            return [_put((name, body, *tail)) for body in codec.encode_many(items)]
+        return [self(item) for item in items]
+
     def _check_use(self, dedupe_key: str | None, ordering_key: str | None) -> None:
         use = Use(
             "put",
@@ -160,6 +168,11 @@ class PutMaker:
             self._rest.delay,
         )
         check_use(self._policies, use)
+
+
+def _is_json(codec: Codec) -> TypeGuard[JsonCodec]:
+    # Not one that was made of it: it may encode differently.
+    return type(codec) is JsonCodec
 
 
 def _key(what: str, key: Key, item: Any) -> str | None:

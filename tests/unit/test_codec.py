@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from localqueue import codec
-from localqueue.codec import JSON_CODEC, decode_headers, encode_headers
-from localqueue.errors import DamagedMessage
+from localqueue.codec import JSON_CODEC, JsonCodec, decode_headers, encode_headers
+from localqueue.errors import DamagedMessage, InvalidMessage
 
 VALUES: list[Any] = [
     None, True, 0, -1, 2**70, 1.5, 1e300, "", "text", "ü", "\u2028", "\0", "😀", 'quote"\\', [], {},
@@ -69,6 +69,48 @@ def test_values_read_together_are_those_read_one_by_one() -> None:
 
     assert JSON_CODEC.decode_many(bodies) == one_by_one
     assert JSON_CODEC.decode_many(bodies[-1:]) == one_by_one[-1:]
+
+
+@pytest.mark.parametrize("repeat", [1, 40], ids=["few", "more than go together"])
+def test_values_written_together_have_the_bytes_they_have_one_by_one(repeat: int) -> None:
+    mark = codec._MARK
+    values = [*VALUES, mark, [mark], ["a", mark, "b"], {"a": mark, mark: [1, mark, 2]}] * repeat
+
+    bodies = JSON_CODEC.encode_many(values)
+
+    assert bodies == [JSON_CODEC.encode(value) for value in values]
+
+
+def test_no_values_written_together_are_no_bodies() -> None:
+    assert JSON_CODEC.encode_many([]) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [object(), float("nan"), "\ud800", b"bytes", "x" * 100, [[[[1]]]]],
+    ids=["object", "nan", "surrogate", "bytes", "large", "deep"],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_value_that_cannot_be_kept_is_refused_among_others_as_it_is_alone(
+    bad: Any, place: int
+) -> None:
+    small = JsonCodec(max_bytes=50, max_depth=3)
+    values: list[Any] = [1, {"a": 2}]
+    values.insert(place, bad)
+
+    with pytest.raises(InvalidMessage) as alone:
+        small.encode(bad)
+    with pytest.raises(InvalidMessage) as among_others:
+        small.encode_many(values)
+
+    assert str(among_others.value) == str(alone.value)
+
+
+def test_a_value_with_many_brackets_that_is_not_deep_is_written_among_others() -> None:
+    small = JsonCodec(max_depth=3)
+    values: list[Any] = [1, [[], [], [], []], 2]
+
+    assert small.encode_many(values) == [b"1", b"[[],[],[],[]]", b"2"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from localqueue.policies import EffectivelyOnceDelivery
 from localqueue.policies.resolve import resolve
 from localqueue.policies.resolved import ResolvedPolicies
 from localqueue.put_options import PutMakers, PutOptions, put_options
+from localqueue.stores.protocol import Put
 from localqueue.stores.settings import QueueSettings
 
 IN_FORCE = QueueSettings()
@@ -23,6 +24,23 @@ def test_puts_that_ask_for_nothing_share_their_maker() -> None:
 
     assert makers.maker(put_options(), IN_FORCE) is first
     assert first("a") == first("a")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        put_options(),
+        put_options(delay=1.0, headers={"trace": "1"}),
+        put_options(dedupe_key=lambda value: f"key-{value}"),
+    ],
+    ids=["nothing", "the same for all", "a key for each"],
+)
+def test_the_puts_of_a_batch_are_those_made_one_by_one(options: PutOptions) -> None:
+    make = PutMakers(policies()).maker(options, IN_FORCE)
+    values: list[Any] = [1, "a", {"b": [2]}]
+
+    assert make.many(values) == [make(value) for value in values]
+    assert {type(put) for put in make.many(values)} == {Put}
 
 
 @pytest.mark.parametrize(

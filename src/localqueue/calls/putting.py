@@ -71,9 +71,9 @@ class Putting:
         if not values:
             return []
         if len(values) < LARGE:
-            puts = [make(item) for item in values]
+            puts = make.many(values)
         else:
-            puts = await self._face.run(lambda: [make(item) for item in values])
+            puts = await self._face.run(lambda: make.many(values))
         return await self._enqueue(puts, values, block, timeout)
 
     async def put_stream(

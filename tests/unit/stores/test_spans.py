@@ -63,7 +63,7 @@ def steps(path: Path, queues: list[str], after: str | None = None, limit: int = 
         return 0
 
     with closing(sqlite3.connect(path)) as db:
-        view = View(db, FileState(Identity(db.execute(SQL.identities).fetchall())))
+        view = View(db, FileState(Identity(db.execute(SQL.identities).fetchall()), db.cursor()))
         db.set_progress_handler(step, 1)
         assert journal(view, queues, after, limit) != []
         db.set_progress_handler(None, 1)

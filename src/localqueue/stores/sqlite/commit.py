@@ -46,7 +46,7 @@ class Group:
         db = self._file.writer
         try:
             # Before: whoever waits for a foreign lock on the file makes nobody wait with it.
-            db.execute("BEGIN IMMEDIATE")
+            self._file.state.hand.execute("BEGIN IMMEDIATE")
             self._file.make_wal_ready()
             self.calls = calls = take()
             if len(calls) > 1:
@@ -95,7 +95,7 @@ class Group:
                 self._refuse(call, full)
                 continue
             try:
-                self._file.writer.execute("BEGIN IMMEDIATE")
+                self._file.state.hand.execute("BEGIN IMMEDIATE")
                 self._together([call])
             except Exception as error:
                 self._refuse(call, self._translate(error))
@@ -106,7 +106,7 @@ class Group:
         done: Sequence[Transaction] = ()
         try:
             done = run_calls(db, state, calls)
-            db.execute("COMMIT")
+            state.hand.execute("COMMIT")
             self._remember(done, calls)
         except BaseException as error:
             state.upto = None

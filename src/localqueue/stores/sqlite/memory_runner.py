@@ -35,15 +35,16 @@ class MemoryRunner:
         )
         connection.configure(self._db)
         connection.bring_up_to_date(self._db, "memory")
-        self._state = FileState(Identity(self._db.execute(SQL.identities).fetchall()))
+        identity = Identity(self._db.execute(SQL.identities).fetchall())
+        self._state = FileState(identity, self._db.cursor())
 
     def write(self, verb: Verb[R], now: Now, manner: Manner = PLAIN) -> R:
         call: Call[R] = Call(verb, now, 0.0)
         with self._opened() as db:
             try:
-                db.execute("BEGIN IMMEDIATE")
+                self._state.hand.execute("BEGIN IMMEDIATE")
                 (tx,) = run_calls(db, self._state, [call])
-                db.execute("COMMIT")
+                self._state.hand.execute("COMMIT")
                 tx.committed()
             except BaseException as error:
                 roll_back(db)

@@ -77,7 +77,7 @@ class OpenFile:
                 undo.callback(self.writer.close)
                 connection.bring_up_to_date(self.writer, str(self.path))
                 identity = Identity(self.writer.execute(SQL.identities).fetchall())
-                self.state = FileState(identity, companions.folder)
+                self.state = FileState(identity, self.writer.cursor(), companions.folder)
                 with connection.os_errors(self.path):
                     self.wal = Wal(companions.wal)
                     undo.callback(self.wal.close)

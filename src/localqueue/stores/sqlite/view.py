@@ -51,6 +51,9 @@ class FileState:
     """What a process knows of a file between transactions."""
 
     identity: Identity
+    hand: sqlite3.Cursor
+    """Of the connection that writes, kept for statements that are run one at a time in every call:
+    making a cursor for each of them takes as long as binding its values."""
     run_folder: Path | None = None
     """Where workers leave signs of life; None without a file."""
     counts: Counts = field(default_factory=Counts)

@@ -40,13 +40,13 @@ def _ack_one(tx: Transaction, receipt: Receipt) -> bool:
     queue, number = tx.queue(name), tx.file.identity.seq(public)
     if queue is None or number is None or token is None or not 0 < token < LARGEST_TOKEN:
         return False
-    db, seq = tx.db, tx.seq + 1
+    hand, seq = tx.file.hand, tx.seq + 1
     tx.write_messages()
     held = (seq, tx.now, queue.id, token, number, number)
-    if db.execute(SQL.add_ack_events_of_run, held).rowcount != 1:
+    if hand.execute(SQL.add_ack_events_of_run, held).rowcount != 1:
         return False
     tx.reserve(1, queue.id, INFLIGHT, None)
-    db.execute(SQL.delete_message, (number,))
+    hand.execute(SQL.delete_message, (number,))
     return True
 
 

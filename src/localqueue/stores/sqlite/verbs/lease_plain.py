@@ -20,25 +20,25 @@ def lease_one(tx: Transaction, queue: QueueRow, request: LeaseRequest) -> Leased
 
     None, and nothing done, when there is none, or it is not plain or not sound.
     """
-    db, number, worker, now = tx.db, queue.id, request.worker, tx.now
-    row = db.execute(SQL.plain_messages, (number, 1)).fetchone()
+    hand, number, worker, now = tx.file.hand, queue.id, request.worker, tx.now
+    row = hand.execute(SQL.plain_messages, (number, 1)).fetchone()
     if row is None:
         return None
     message, rank, pos, created_at, checksum, body, plain = row
     if not (plain and type(body) is bytes and plain_seal(body, message, number) == checksum):
         return None
     token, until = tx.reserve(1, number, READY, INFLIGHT, worker), now + request.timeout
-    db.execute(SQL.add_lease_event_of_plain, (token, now, number, message, worker))
+    hand.execute(SQL.add_lease_event_of_plain, (token, now, number, message, worker))
     if request.remove:
         seq = tx.reserve(1, number, INFLIGHT, None)
         waited = max(0.0, now - pos)
         acked = (seq, now, number, message, token, worker, created_at, waited)
-        db.execute(SQL.add_ack_event_of_plain, acked)
-        db.execute(SQL.delete_message, (message,))
+        hand.execute(SQL.add_ack_event_of_plain, acked)
+        hand.execute(SQL.delete_message, (message,))
     else:
         note = PREFETCHED if request.prefetched else None
         leased = (token, until, worker, request.liveness, now, note, message)
-        db.execute(SQL.lease_plain_message, leased)
+        hand.execute(SQL.lease_plain_message, leased)
     return LeasedTogether(
         queue.name, worker, now, until, token, (tx.file.identity.public(message),), (body,),
         (rank,), (created_at,), (pos,),

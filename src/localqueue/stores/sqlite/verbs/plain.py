@@ -31,10 +31,10 @@ def asks_for_nothing(queue: QueueRow, put: Put) -> bool:
 
 def insert_without_options(tx: Transaction, queue: QueueRow, put: Put) -> Enqueued:
     """Store it; the same row and event as any other message has."""
-    now, number, body, db = tx.now, queue.id, put.body, tx.db
+    now, number, body, hand = tx.now, queue.id, put.body, tx.file.hand
     seq = tx.reserve(1, number, None, READY)
-    db.execute(SQL.add_plain_message, (seq, number, now, plain_seal(body, seq, number), body))
-    db.execute(SQL.add_plain_event, (seq, now, number, READY))
+    hand.execute(SQL.add_plain_message, (seq, number, now, plain_seal(body, seq, number), body))
+    hand.execute(SQL.add_plain_event, (seq, now, number, READY))
     tx.ready.add(number)
     message = new_message(
         (

@@ -19,7 +19,32 @@ else:
     _Driver = object
 
 
-class AnswersBeforeCommit(_Driver):
+class _Hand:
+    """A cursor whose statements go through its connection, where a defect meets them."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def execute(self, statement: str, values: Any = (), /) -> Any:
+        return self._db.execute(statement, values)
+
+
+class _Defect(_Driver):
+    def cursor(self) -> Any:  # type: ignore[override]
+        return _Hand(self)
+
+
+class _Standard(sqlite3.Connection):
+    """That of sqlite3, with cursors that a defect does not stand in for."""
+
+    def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:
+        return super().cursor().execute(statement, values)
+
+    def executemany(self, statement: str, rows: Any, /) -> sqlite3.Cursor:
+        return super().cursor().executemany(statement, rows)
+
+
+class AnswersBeforeCommit(_Defect):
     """Says COMMIT is done, and does it when the next transaction begins."""
 
     _owed = False
@@ -38,7 +63,7 @@ class AnswersBeforeCommit(_Driver):
         return not self._owed and super().in_transaction
 
 
-class UndoesAcks(_Driver):
+class UndoesAcks(_Defect):
     """Rolls back what removes messages, and answers as if it had been done.
 
     A store that counts on from its own last seq would leave a gap in the journal, which is seen
@@ -73,7 +98,7 @@ class UndoesAcks(_Driver):
         return super().executemany(statement, rows)
 
 
-class DropsEvents(_Driver):
+class DropsEvents(_Defect):
     """Acknowledges without a word in the journal."""
 
     def execute(self, statement: str, values: Any = (), /) -> Any:
@@ -82,7 +107,7 @@ class DropsEvents(_Driver):
         return super().execute(statement, values)
 
 
-class EndsLeasesAtOnce(_Driver):
+class EndsLeasesAtOnce(_Defect):
     """Leases a message to two at the same time: the first lease is over when it begins."""
 
     def execute(self, statement: str, values: Any = (), /) -> Any:
@@ -91,7 +116,7 @@ class EndsLeasesAtOnce(_Driver):
         return super().execute(statement, values)
 
 
-class CommitsInTheMiddle(_Driver):
+class CommitsInTheMiddle(_Defect):
     """Makes two transactions of one: the first ends with the first statement that changes a row."""
 
     _begun: int | None = None
@@ -134,7 +159,7 @@ def plant(defect: str | None) -> None:
     """Give every connection of this process to the standard library's SQLite the defect."""
     if defect is not None:
         getattr(DEFECTS[defect], "prepare", lambda: None)()
-        factory = type(defect, (DEFECTS[defect], sqlite3.Connection), {})
+        factory = type(defect, (DEFECTS[defect], _Standard), {})
         connect = sqlite3.connect
         sqlite3.connect = lambda *given, **options: connect(
             *given, **{"factory": factory} | options

@@ -112,17 +112,17 @@ class Connection:
     def execute(self, statement: str, values: Any = ()) -> Cursor:
         if statement.startswith("PRAGMA wal_autocheckpoint"):
             return self._autocheckpoint(statement)
-        return self.cursor().execute(statement, values)
+        return Cursor(self._db).execute(statement, values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Cursor:
-        return self.cursor().executemany(statement, rows)
+        return Cursor(self._db).executemany(statement, rows)
 
     def _autocheckpoint(self, statement: str) -> Cursor:
         """SQLite's own passes over what fails in it; apsw would raise that from the COMMIT."""
         if "=" in statement:
             self._checkpoint_at = int(statement.split("=")[1])
             self._db.set_wal_hook(self._after_commit)
-        return self.cursor().execute(f"SELECT {self._checkpoint_at}")
+        return Cursor(self._db).execute(f"SELECT {self._checkpoint_at}")
 
     def _after_commit(self, db: apsw.Connection, name: str, frames: int) -> int:
         if frames >= self._checkpoint_at:

@@ -233,6 +233,9 @@ class AwaitableQueue(Generic[T]):
     async def requeue_dead(self, message: QueueMessage[T] | str, delay: float = 0.0) -> bool:
         return await self._run(self.queue.requeue_dead, message, delay)
 
+    async def requeue_dead_letters(self, limit: int | None = None, *, delay: float = 0.0) -> int:
+        return await self._run(self.queue.requeue_dead_letters, limit, delay=delay)
+
     async def prune_dead_letters(self, older_than: float) -> int:
         return await self._run(self.queue.prune_dead_letters, older_than)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
@@ -17,7 +18,7 @@ from localqueue.calls.settling import checked_id
 from localqueue.checks import check_count, check_key, check_seconds
 from localqueue.clock import SYSTEM_CLOCK, Clock, StoreTime
 from localqueue.errors import ConfigurationError, InvalidArgument, WrongType
-from localqueue.message import QueueMessage, QueueStats
+from localqueue.message import QueueMessage, QueueStats, Receipt
 from localqueue.policies.acknowledgement import AcknowledgementPolicy
 from localqueue.policies.backpressure import BackpressurePolicy
 from localqueue.policies.codec import CodecPolicy
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
     from localqueue.aio import AwaitableQueue
 
 T = TypeVar("T")
+
+REQUEUED_AT_ONCE = 1000
+"""How many dead letters go back in one transaction; other writers wait for its end."""
 
 
 class PersistentQueue(Generic[T]):
@@ -450,8 +454,30 @@ class PersistentQueue(Generic[T]):
         seconds = check_seconds("delay", delay)
         (done,) = store.requeue_dead_many(receipt.queue, [receipt.id], delay=seconds, now=when.now)
         if done and (announce := self.telemetry.announce) is not None:
-            announce.requeued(receipt, seconds)
+            announce.requeued([receipt], seconds)
         return done
+
+    def requeue_dead_letters(self, limit: int | None = None, *, delay: float = 0.0) -> int:
+        """Deliver dead letters again, oldest first, each with a fresh budget; how many.
+
+        All that are dead when this begins, or ``limit`` of them: one that fails again meanwhile
+        stays dead. A batch of 1,000 is one transaction, and others get their turn in between.
+        After an error the batches before it are delivered again, and another call does the rest.
+        """
+        if limit is not None:
+            check_count("limit", limit)
+        seconds = check_seconds("delay", delay)
+        store, when = self._opened()
+        dead = store.dead_letter_ids(self.name, limit=limit)
+        requeued = 0
+        for start in range(0, len(dead), REQUEUED_AT_ONCE):
+            batch = dead[start : start + REQUEUED_AT_ONCE]
+            answers = store.requeue_dead_many(self.name, batch, delay=seconds, now=when.now)
+            done = [Receipt(self.name, id_, None) for id_ in compress(batch, answers)]
+            requeued += len(done)
+            if (announce := self.telemetry.announce) is not None:
+                announce.requeued(done, seconds)
+        return requeued
 
     def prune_dead_letters(self, older_than: float) -> int:
         """Remove dead letters that failed at least this many seconds ago; how many."""

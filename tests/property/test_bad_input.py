@@ -240,6 +240,9 @@ for what, (value, error) in SECONDS.items():
     BAD[f"release, delay {what}"] = Bad(_with("release", value, "leased"), error)
     BAD[f"extend, timeout {what}"] = Bad(_with("extend", value, "leased"), error)
     BAD[f"requeue_dead, delay {what}"] = Bad(_with("requeue_dead", value, "dead"), error)
+    BAD[f"requeue_dead_letters, delay {what}"] = Bad(
+        _named("requeue_dead_letters", "delay", value), error
+    )
     BAD[f"prune_dead_letters, {what}"] = Bad(_with("prune_dead_letters", value), error)
     BAD[f"count_dead_letters_older_than, {what}"] = Bad(
         _with("count_dead_letters_older_than", value), error
@@ -255,7 +258,7 @@ for what, (value, error) in TIMEOUTS.items():
             error,
         )
 for what, (value, error) in COUNTS.items():
-    for method in ("peek", "get_messages", "dead_letters"):
+    for method in ("peek", "get_messages", "dead_letters", "requeue_dead_letters"):
         BAD[f"{method}, {what}"] = Bad(_with(method, value), error)
     BAD[f"journal, limit {what}"] = Bad(_named("journal", "limit", value), error)
     BAD[f"put_stream, chunk {what}"] = Bad(

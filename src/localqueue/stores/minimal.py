@@ -317,6 +317,9 @@ class MinimalStore:
     def dead_letters(self, queue: str, *, limit: int | None = None) -> list[StoredMessage]:
         return [_stored(message) for message in self._custom().dead_letters(queue, limit=limit)]
 
+    def dead_letter_ids(self, queue: str, *, limit: int | None = None) -> list[str]:
+        return [message.id for message in self._custom().dead_letters(queue, limit=limit)]
+
     def requeue_dead_many(
         self, queue: str, message_ids: Sequence[str], *, delay: float = 0.0, now: Now
     ) -> list[bool]:

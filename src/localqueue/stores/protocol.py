@@ -415,6 +415,9 @@ class QueueStore(Protocol):
     def dead_letters(self, queue: str, *, limit: int | None = None) -> list[StoredMessage]:
         """Oldest first."""
 
+    def dead_letter_ids(self, queue: str, *, limit: int | None = None) -> list[str]:
+        """The ids of what ``dead_letters`` would list, without reading the messages themselves."""
+
     def requeue_dead_many(
         self, queue: str, message_ids: Sequence[str], *, delay: float = 0.0, now: Now
     ) -> list[bool]:

@@ -150,8 +150,9 @@ class Announcer:
             removed = answer is protocol.Cancelled.REMOVED
             self._emitter.emit((events.Cancelled(**self._about_receipt(receipt), removed=removed),))
 
-    def requeued(self, receipt: Receipt, delay: float) -> None:
-        self._emitter.emit((Requeued(**self._about_receipt(receipt), delay=delay),))
+    def requeued(self, receipts: Iterable[Receipt], delay: float) -> None:
+        told = [Requeued(**self._about_receipt(receipt), delay=delay) for receipt in receipts]
+        self._emitter.emit(told)
 
     def purged(self, n: int) -> None:
         self._emitter.emit((Purged(queue=self._emitter.queue, at=self._moment(), n=n),))

@@ -157,6 +157,9 @@ async def test_operations_are_the_same(whole_queue: Aio) -> None:
     message = await whole_queue.get_message()
     await whole_queue.dead_letter(message)
 
+    assert await whole_queue.requeue_dead_letters(delay=0.0) == 1
+    await whole_queue.dead_letter(await whole_queue.get_message())
+    assert await whole_queue.requeue_dead_letters(0) == 0
     assert await whole_queue.count_dead_letters_older_than(0) == 1
     assert await whole_queue.prune_dead_letters(0) == 1
     await whole_queue.put("b")

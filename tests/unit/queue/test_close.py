@@ -34,6 +34,7 @@ CALLS: dict[str, Callable[[Queue], object]] = {
     "pause": lambda queue: queue.pause(),
     "dead_letters": lambda queue: queue.dead_letters(),
     "prune_dead_letters": lambda queue: queue.prune_dead_letters(0),
+    "requeue_dead_letters": lambda queue: queue.requeue_dead_letters(),
     "requeue_dead": lambda queue: queue.requeue_dead("0" * 32),
     "purge": lambda queue: queue.purge(),
     "journal": lambda queue: queue.journal(),

@@ -85,6 +85,71 @@ def test_only_dead_letters_can_be_requeued(queue: Queue) -> None:
     assert queue.qsize() == 1
 
 
+def test_all_letters_are_requeued_however_many_there_are(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localqueue.queue.REQUEUED_AT_ONCE", 2)
+    for message in queue.put_many(range(5)):
+        queue.dead_letter(message, "x")
+
+    assert queue.requeue_dead_letters() == 5
+
+    assert queue.dead_letters() == []
+    assert sorted(values(queue.get_messages(10, block=False))) == [0, 1, 2, 3, 4]
+    assert queue.requeue_dead_letters() == 0
+
+
+def test_the_oldest_letters_are_requeued_first_and_may_wait(
+    queue: Queue, clock: ManualClock
+) -> None:
+    for value in ("first", "second", "third"):
+        buried(queue, value)
+        clock.advance(1)
+
+    assert queue.requeue_dead_letters(2, delay=10) == 2
+
+    assert values(queue.dead_letters()) == ["third"]
+    assert (queue.qsize(), queue.stats().delayed) == (0, 2)
+    clock.advance(10)
+    assert values(queue.get_messages(10, block=False)) == ["first", "second"]
+
+
+def test_a_letter_that_fails_again_while_others_are_requeued_stays(
+    queue: Queue, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localqueue.queue.REQUEUED_AT_ONCE", 1)
+    buried(queue, "fails again")
+    requeue, came_back = store.requeue_dead_many, []
+
+    def requeue_and_fail(*given: Any, **options: Any) -> list[bool]:
+        answers = requeue(*given, **options)
+        message = queue.get_message(block=False)
+        came_back.append(message.value)
+        queue.dead_letter(message, "again")
+        return answers
+
+    monkeypatch.setattr(store, "requeue_dead_many", requeue_and_fail)
+
+    assert queue.requeue_dead_letters() == 1
+    assert came_back == values(queue.dead_letters()) == ["fails again"]
+
+
+def test_a_letter_that_somebody_else_took_meanwhile_is_not_counted(
+    queue: Queue, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go, stays = buried(queue, "let go"), buried(queue, "stays")
+    requeue = store.requeue_dead_many
+
+    def let_go_and_requeue(*given: Any, **options: Any) -> list[bool]:
+        queue.ack(let_go.id)
+        return requeue(*given, **options)
+
+    monkeypatch.setattr(store, "requeue_dead_many", let_go_and_requeue)
+
+    assert queue.requeue_dead_letters() == 1
+    assert values(queue.peek()) == [stays.value]
+
+
 def test_old_letters_are_counted_and_pruned_and_free_their_keys(
     queue: Queue, clock: ManualClock
 ) -> None:

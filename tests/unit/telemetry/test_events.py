@@ -455,6 +455,23 @@ def test_a_dead_letter_that_is_put_back_is_requeued(
     ]
 
 
+def test_every_dead_letter_that_is_put_back_with_others_is_requeued(
+    queue: Queue, calls: Calls, heard: Heard, clock: ManualClock, leased: QueueMessage[Any]
+) -> None:
+    letters = [leased, calls(queue).put("b")]
+    for letter in letters:
+        calls(queue).dead_letter(letter)
+    heard.take()
+
+    calls(queue).requeue_dead_letters(delay=2)
+    calls(queue).requeue_dead_letters()
+
+    assert heard.take() == [
+        Requeued(queue="jobs", at=clock.wall(), message_id=letter.id, delay=2.0)
+        for letter in letters
+    ]
+
+
 def test_a_cancelled_message_was_removed_or_its_holder_asked(
     queue: Queue, calls: Calls, heard: Heard, clock: ManualClock, leased: QueueMessage[Any]
 ) -> None:

@@ -561,6 +561,11 @@ SELECT due_at FROM message WHERE state = 3 AND queue = ? ORDER BY due_at LIMIT 1
 -- name: dead_messages (hot)
 SELECT {row}, {content} WHERE m.queue = ? AND m.state = 4 ORDER BY m.pos, m.id LIMIT ?
 
+-- name: dead_ids (hot)
+-- What the public ids are made of: no value is read, however many there are.
+SELECT coalesce(origin, id), alias FROM message
+WHERE queue = ? AND state = 4 ORDER BY pos, id LIMIT ?
+
 -- name: old_dead_messages (hot)
 SELECT {row}, NULL, NULL FROM message AS m
 WHERE m.queue = ? AND m.state = 4 AND m.pos <= ? ORDER BY m.pos LIMIT ?

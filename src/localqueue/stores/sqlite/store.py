@@ -232,6 +232,9 @@ class SQLStore(SimpleVerbs):
     def dead_letters(self, queue: str, *, limit: int | None = None) -> list[StoredMessage]:
         return self._runner.read(lambda view: dead_letters.dead_letters(view, queue, limit))
 
+    def dead_letter_ids(self, queue: str, *, limit: int | None = None) -> list[str]:
+        return self._runner.read(lambda view: dead_letters.dead_letter_ids(view, queue, limit))
+
     def requeue_dead_many(
         self, queue: str, message_ids: Sequence[str], *, delay: float = 0.0, now: Now
     ) -> list[bool]:

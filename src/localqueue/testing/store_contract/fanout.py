@@ -221,6 +221,7 @@ class FanOut(StoreCase):
 
         assert values(store.dead_letters(A)) == ["x"]
         assert store.dead_letters(B) == []
+        assert store.dead_letter_ids(A) == [dead.id for dead in store.dead_letters(A)]
         assert drain(store, queue=B) == ["x"]
         assert store.requeue_dead_many(A, [dead.id], now=NOW + 1) == [True]
         assert drain(store, queue=A, now=NOW + 2) == ["x"]

@@ -433,6 +433,21 @@ class SimpleDeadLetters(StoreCase):
         assert values(store.dead_letters(QUEUE, limit=2)) == ["c", "a"]
         assert store.dead_letters(QUEUE, limit=0) == []
 
+    def test_the_ids_of_dead_letters_are_those_of_the_list_in_its_order(
+        self, store: QueueStore
+    ) -> None:
+        put_all(store, ["a", "b", "c", "waiting"])
+        a, b, c = lease(store, 3)
+        dead_letter(store, c, error=BOOM, now=NOW + 1)
+        dead_letter(store, a, error=BOOM, now=NOW + 2)
+        dead_letter(store, b, error=BOOM, now=NOW + 3)
+        put_dead(store, queue="other")
+
+        assert store.dead_letter_ids(QUEUE) == [c.id, a.id, b.id]
+        assert store.dead_letter_ids(QUEUE, limit=2) == [c.id, a.id]
+        assert store.dead_letter_ids(QUEUE, limit=0) == []
+        assert store.dead_letter_ids("nowhere") == []
+
     def test_a_requeued_dead_letter_is_delivered_again(self, store: QueueStore) -> None:
         dead = put_dead(store, error=BOOM)
 

@@ -27,6 +27,14 @@ def dead_letters(view: View, queue: str, limit: int | None) -> list[StoredMessag
     ]
 
 
+def dead_letter_ids(view: View, queue: str, limit: int | None) -> list[str]:
+    row = view.queue(queue)
+    if row is None:
+        return []
+    found = view.db.execute(SQL.dead_ids, (row.id, -1 if limit is None else limit))
+    return [alias or view.file.identity.public(number) for number, alias in found.fetchall()]
+
+
 def requeue_dead_many(
     tx: Transaction, queue: str, message_ids: Sequence[str], delay: float
 ) -> list[bool]:

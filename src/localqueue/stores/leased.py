@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 from localqueue.message import State, leased_entry
-from localqueue.stores.protocol import StoredMessage
+from localqueue.stores.protocol import StoredMessage, new_message
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +29,8 @@ class LeasedTogether(Sequence[StoredMessage]):
     ranks: Sequence[int]
     created_at: Sequence[float]
     available_at: Sequence[float]
+    _messages: list[StoredMessage] | None = None
+    """All of them, when somebody has asked for that."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -40,6 +42,30 @@ class LeasedTogether(Sequence[StoredMessage]):
     def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
         places = range(len(self.ids))[index]
         return self._made(places) if isinstance(places, int) else [*map(self._made, places)]
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        if self._messages is None:
+            self._messages = self._all_made()
+        return iter(self._messages)
+
+    def _all_made(self) -> list[StoredMessage]:
+        """In a third of the time of making them one by one."""
+        queue, worker, leased_at, until = self.queue, self.worker, self.leased_at, self.until
+        rows = zip(
+            self.ids, self.bodies, self.ranks, self.created_at, self.available_at, strict=True
+        )
+        return [
+            new_message(
+                (
+                    id_, queue, body, "json", None, State.INFLIGHT, 1, created_at, available_at,
+                    until, worker, None, None, [leased_entry(leased_at, 1, worker)], None, -rank,
+                    None, None, 0, 0, token, False,
+                )
+            )
+            for token, (id_, body, rank, created_at, available_at) in enumerate(
+                rows, self.first_token
+            )
+        ]  # fmt: skip
 
     def _made(self, at: int) -> StoredMessage:
         return StoredMessage(

@@ -12,15 +12,21 @@ MOST_TOLD = 30
 
 
 def compare_with_model(
-    make: Callable[[], SideBySide], *, seed: int, operations: int, shrink_seconds: float = 60.0
+    make: Callable[[], SideBySide],
+    *,
+    seed: int,
+    operations: int,
+    shrink_seconds: float = 60.0,
+    kind: type[RandomOperations] = RandomOperations,
 ) -> None:
     """Do this many operations of a seed; Disagreement tells the shortest run that still differs.
 
-    ``make`` is called for each run and gives a new, empty store with its model.
+    ``make`` is called for each run and gives a new, empty store with its model; ``kind`` chooses
+    the operations.
     """
     done: list[Operation] = []
     pair = make()
-    choice = RandomOperations(seed, pair.model, pair.now)
+    choice = kind(seed, pair.model, pair.now)
     try:
         for _ in range(operations):
             done.append(choice.next())

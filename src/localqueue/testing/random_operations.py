@@ -129,7 +129,7 @@ class RandomOperations:
             ("late_extend", {"timeout": 5.0}),
         ))  # fmt: skip
         return Operation(
-            self._number, self._now, verb, {"receipts": [_receipt(message)], **arguments}
+            self._number, self._now, verb, {"receipts": [receipt_of(message)], **arguments}
         )
 
     def _step(self) -> float:
@@ -168,7 +168,7 @@ class RandomOperations:
     def _some_receipts(self) -> list[ModelReceipt]:
         if self._random.random() < 0.15:
             leased = self._model.queues[self._queue()].in_state("inflight")
-            return [_receipt(message) for message in leased[:10]]
+            return [receipt_of(message) for message in leased[:10]]
         return [self._receipt() for _ in range(self._random.choice((1, 1, 1, 2, 3)))]
 
     def _receipt(self) -> ModelReceipt:
@@ -176,8 +176,8 @@ class RandomOperations:
         if kind < 0.6:
             message = self._message("inflight")
             if message is not None:
-                self._receipts.append(_receipt(message))
-                return _receipt(message)
+                self._receipts.append(receipt_of(message))
+                return receipt_of(message)
         if kind < 0.8 and self._receipts:
             return self._random.choice(self._receipts)
         message = self._message()
@@ -332,7 +332,7 @@ class RandomOperations:
         note = self._random.choice((None, "prefetched", "half done"))
         receipts = self._some_receipts()
         leased = self._model.queues[self._queue()].in_state("inflight")
-        receipts += [_receipt(message) for message in leased if message.cancel_asked][:2]
+        receipts += [receipt_of(message) for message in leased if message.cancel_asked][:2]
         timeout = self._random.choice((3.0, 20.0))
         return "extend", {"receipts": receipts, "timeout": timeout, "note": note}
 
@@ -457,5 +457,5 @@ _WEIGHTS = {
 }  # fmt: skip
 
 
-def _receipt(message: ModelMessage) -> ModelReceipt:
+def receipt_of(message: ModelMessage) -> ModelReceipt:
     return ModelReceipt(message.queue, message.id, message.token)

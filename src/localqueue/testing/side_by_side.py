@@ -56,10 +56,13 @@ class Operation(NamedTuple):
     arguments: dict[str, Any]
     look_first: bool = False
     """Count and peek before anything that has come due is swept."""
+    in_passing: bool = False
+    """Look at nothing, neither before nor after: what was noted of it stays as it is. Nothing may
+    become due meanwhile."""
 
     def __str__(self) -> str:
         arguments = ", ".join(f"{name}={_told(value)}" for name, value in self.arguments.items())
-        look = " (after a look)" if self.look_first else ""
+        look = " (after a look)" if self.look_first else " (in passing)" if self.in_passing else ""
         return f"{self.number:6} at {self.at - START:g}: {self.verb}({arguments}){look}"
 
 
@@ -101,12 +104,15 @@ class SideBySide:
         if operation.at > self.now:
             self._clock.advance(operation.at - self.now)
             self.now = operation.at
-            if not late:
+            if operation.in_passing:
+                self.model.sweep(self.now)
+            elif not late:
                 self._sweep(operation)
         getattr(self, operation.verb)(**operation.arguments)
         if late:
             self._sweep(operation)
-        self._look(operation)
+        if not operation.in_passing:
+            self._look(operation)
 
     def close(self) -> None:
         self.store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
@@ -13,7 +13,11 @@ from localqueue.errors import LocalQueueError, StoreCorrupt, StoreFull, StoreMov
 from localqueue.stores.protocol import QueueIsFull
 from localqueue.stores.sqlite import connection
 from localqueue.stores.sqlite.connection import DRIVER_ERRORS, is_full
-from localqueue.stores.sqlite.group_commit import Call
+from localqueue.stores.sqlite.daybook.book import Daybook
+from localqueue.stores.sqlite.daybook.entries import Entry
+from localqueue.stores.sqlite.daybook.planning import Noting, may_be_noted
+from localqueue.stores.sqlite.daybook.posting import post
+from localqueue.stores.sqlite.group_commit import Call, neighbours
 from localqueue.stores.sqlite.opened import OpenFile
 from localqueue.stores.sqlite.verbs.fold import EVERY, fold_sometimes
 from localqueue.stores.sqlite.view import FileState, Transaction, View
@@ -32,10 +36,65 @@ class Group:
     room: AbstractSet[int] = frozenset()
     wrote = False
     """Whether there is something to sync."""
+    noted = False
+    """Whether it is all in the daybook."""
 
     def __init__(self, file: OpenFile, translate: Callable[[Exception], Exception]) -> None:
         self._file = file
         self._translate = translate
+
+    def note(
+        self,
+        own: Call[Any],
+        take: Callable[[], list[Call[Any]]],
+        sync: Callable[[], None],
+    ) -> bool:
+        """In the daybook, if all of them are for that; False when they are for the tables.
+
+        ``sync`` makes the tables last. An interrupt is told as for ``commit``.
+        """
+        book = self._file.book
+        if not book.is_ours or self._file.disk_full or not may_be_noted(own):
+            return False
+        self.calls = calls = take()
+        if len(calls) > 1:
+            connection.check_same_file(str(self._file.path), self._file.inode)
+        noting = book.plan(calls)
+        if noting is None and book.is_full and not book.lasts and self._has_posted():
+            noting = book.plan(calls)
+        if noting is None:
+            return False
+        if noting.entries and book.needs_lasting_tables():
+            if book.lasts:
+                # One sync for both: that of the transaction that these are now.
+                return False
+            sync()
+        try:
+            if not book.note(noting):
+                return False
+            self._answer_noted(noting)
+        except BaseException:
+            if book.is_noted(noting):
+                self._answer_noted(noting)
+            raise
+        return True
+
+    def _has_posted(self) -> bool:
+        """Make place in the book; one who syncs does that with the call itself, in one sync."""
+        try:
+            posted = self._file.post()
+        except sqlite3.Error:
+            # The calls will meet it again, and tell.
+            return False
+        self._file.look_at_wal()
+        return posted
+
+    def _answer_noted(self, noting: Noting) -> None:
+        for call, answer in zip(self.calls, noting.answers, strict=True):
+            call.answer = answer
+        self.ready, self.room = noting.ready, noting.room
+        self.wrote, self.noted = bool(noting.entries), True
+        self.settled = self.calls
 
     def commit(self, take: Callable[[], list[Call[Any]]]) -> None:
         """Together, and when one of them spoils that, each for itself.
@@ -48,7 +107,8 @@ class Group:
             # Before: whoever waits for a foreign lock on the file makes nobody wait with it.
             self._file.state.hand.execute("BEGIN IMMEDIATE")
             self._file.make_wal_ready()
-            self.calls = calls = take()
+            # Who tried to note them has taken them.
+            self.calls = calls = self.calls or take()
             if len(calls) > 1:
                 # The leader has looked for itself; the others may have begun since.
                 connection.check_same_file(str(self._file.path), self._file.inode)
@@ -95,6 +155,8 @@ class Group:
                 self._refuse(call, full)
                 continue
             try:
+                # All of them may have waited for a foreign program already, and in vain.
+                self._file.wait_no_longer_than(call.deadline)
                 self._file.state.hand.execute("BEGIN IMMEDIATE")
                 self._together([call])
             except Exception as error:
@@ -105,7 +167,7 @@ class Group:
         db, state = self._file.writer, self._file.state
         done: Sequence[Transaction] = ()
         try:
-            done = run_calls(db, state, calls)
+            done = run_calls(db, state, calls, self._file.book.unposted())
             state.hand.execute("COMMIT")
             self._remember(done, calls)
         except BaseException as error:
@@ -128,18 +190,24 @@ class Group:
                 self.ready |= tx.ready
             if tx.room:
                 self.room |= tx.room
+        if done:
+            self._file.book.posted(done[-1].seq)
         # Last: who is interrupted before this does all of it once more.
         self.settled = [*self.settled, *calls]
 
 
 def run_calls(
-    db: sqlite3.Connection, state: FileState, calls: Sequence[Call[Any]]
+    db: sqlite3.Connection,
+    state: FileState,
+    calls: Sequence[Call[Any]],
+    unposted: Sequence[Entry] = (),
 ) -> Sequence[Transaction]:
     """The calls in one transaction; a call that fails before it changed anything only has an error.
 
-    An error after changes is raised: the transaction has to be undone for it.
+    What stands in the daybook comes first. An error after changes is raised: the transaction has to
+    be undone for it.
     """
-    if len(calls) == 1:
+    if len(calls) == 1 and not unposted:
         call = calls[0]
         tx = Transaction(db, state, read_now(call.now))
         call.answer = call.verb(tx)
@@ -148,7 +216,9 @@ def run_calls(
             fold_sometimes(tx)
         return (tx,)
     run = _Run(db, state)
-    for alike in _runs(calls):
+    if unposted:
+        run.post(unposted)
+    for alike in neighbours(calls):
         if len(alike) == 1 or not run.together(alike):
             for call in alike:
                 run.one(call)
@@ -167,8 +237,13 @@ class _Run:
         self._db = db
         self._state = state
 
+    def post(self, entries: Sequence[Entry]) -> None:
+        tx = self._next(entries[-1].at)
+        post(tx, entries)
+        self.done.append(tx)
+
     def one(self, call: Call[Any]) -> None:
-        tx = self._next(call)
+        tx = self._next(read_now(call.now))
         try:
             call.answer = call.verb(tx)
             tx.finish()
@@ -182,7 +257,7 @@ class _Run:
     def together(self, calls: list[Call[Any]]) -> bool:
         """Calls that are done as one; False when one of them fails, and nothing was changed."""
         first: Any = calls[0].verb
-        tx = self._next(calls[0])
+        tx = self._next(read_now(calls[0].now))
         try:
             answers = first.together(tx, [call.verb for call in calls])
             tx.finish()
@@ -195,36 +270,39 @@ class _Run:
         self.done.append(tx)
         return True
 
-    def _next(self, call: Call[Any]) -> Transaction:
+    def _next(self, now: float) -> Transaction:
         last = self.done[-1] if self.done else None
-        tx = Transaction(self._db, self._state, read_now(call.now), last)
+        tx = Transaction(self._db, self._state, now, last)
         if last is None:
             # Counts are of what is committed: brought up to date before the first change.
             tx.states(0)
         return tx
 
 
-def _runs(calls: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
-    """Neighbours that can be done as one."""
-    run = [calls[0]]
-    for call in calls[1:]:
-        joins = getattr(run[0].verb, "joins", None)
-        if joins is not None and joins(call.verb):
-            run.append(call)
-        else:
-            yield run
-            run = [call]
-    yield run
-
-
 def _has_to_be_undone(tx: Transaction, error: Exception) -> bool:
     return isinstance(error, DRIVER_ERRORS) or tx.has_changed()
 
 
-def run_read(db: sqlite3.Connection, state: FileState, verb: Callable[[View], R], where: str) -> R:
+class Behind(Exception):
+    """The tables do not have yet what stands in the daybook."""
+
+
+def run_read(
+    db: sqlite3.Connection,
+    state: FileState,
+    verb: Callable[[View], R],
+    where: str,
+    book: Daybook | None = None,
+) -> R:
+    """Behind, and nothing done, when the daybook has to be posted first."""
     try:
         db.execute("BEGIN")
-        return verb(View(db, state))
+        view = View(db, state)
+        if book is not None and book.is_ahead_of(view.start_seq):
+            raise Behind
+        return verb(view)
+    except Behind:
+        raise
     except Exception as error:
         raise_if_damaged(db, error, where)
         raise

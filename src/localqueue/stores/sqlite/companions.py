@@ -21,11 +21,13 @@ class Companions:
         # Beside the real file, as SQLite does with its -wal: two names of it share one lock.
         self.database = Path(os.path.realpath(database))
         self.wal = self.database.with_name(f"{self.database.name}-wal")
+        self.daybook = self.database.with_name(f"{self.database.name}-daybook")
         self.folder = self.database.with_name(f"{self.database.name}-run")
         self.users = self.folder / "users"
         self.lock = self.folder / "lock"
         self.turn = self.folder / "turn"
         self.ballast = self.folder / "ballast"
+        self.no_notes = self.folder / "no-notes"
         self._fifos: dict[tuple[str, int], str] = {}
 
     def fifo(self, what: str, queue: int) -> str:
@@ -79,6 +81,8 @@ class Companions:
         for file in self.folder.iterdir():
             if file != self.users and not file.name.startswith(SIGN_OF_LIFE):
                 file.unlink()
+        with contextlib.suppress(FileNotFoundError):
+            self.daybook.unlink()
         # Last: until then whoever comes waits for us.
         self.users.unlink()
         # Stays where a worker has died: its sign of life says what it was running.

@@ -21,6 +21,7 @@ from localqueue.errors import (
     StoreUnsupported,
 )
 from localqueue.stores.sqlite import open_files
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, sync_folder
 from localqueue.stores.sqlite.identity import new_bits
 from localqueue.stores.sqlite.network import file_system, is_remote
@@ -130,7 +131,7 @@ def prepare_file(
     check_sqlite()
     with os_errors(path):
         if not path.exists():
-            _refuse_to_lose_a_wal(path)
+            _refuse_to_lose_what_is_beside(path)
             _create(path)
         elif not path.is_file():
             kind = "a directory" if path.is_dir() else "no ordinary file"
@@ -225,7 +226,8 @@ def check_same_file(path: str, inode: tuple[int, int]) -> None:
     except FileNotFoundError:
         raise StoreMoved(
             f"{path} was deleted while it was open; nothing is stored there any more. If it was"
-            f" moved, {path}-wal belongs beside it: the newest messages are in there"
+            f" moved, {path}-wal and {path}-daybook, where they are there, belong beside it: the"
+            " newest messages are in them"
         ) from None
     except OSError as error:
         raise StoreMoved(f"{path} cannot be reached any more ({error})") from error
@@ -235,19 +237,37 @@ def check_same_file(path: str, inode: tuple[int, int]) -> None:
         )
 
 
-def _refuse_to_lose_a_wal(path: Path) -> None:
-    """SQLite throws away a -wal whose database is not there, with what was committed last."""
-    wal = path.with_name(f"{path.name}-wal")
+def _refuse_to_lose_what_is_beside(path: Path) -> None:
+    """SQLite throws away a -wal whose database is not there, with what was committed last.
+
+    A new database would not know a daybook that is there, with what was noted last.
+    """
+    for ending, is_filled in (("-wal", _has_bytes), ("-daybook", _has_entries)):
+        beside = path.with_name(f"{path.name}{ending}")
+        # Somebody may be making both just now.
+        if is_filled(beside) and not path.exists():
+            raise StoreMoved(
+                f"{path} is gone, but {beside} is there and may hold its newest messages: put both"
+                " back together, or remove it to begin anew"
+            )
+
+
+def _has_bytes(wal: Path) -> bool:
     try:
-        size = wal.stat().st_size
+        return wal.stat().st_size > 0
     except FileNotFoundError:
-        return
-    # Somebody may be making both just now.
-    if size > 0 and not path.exists():
-        raise StoreMoved(
-            f"{path} is gone, but {wal} is there and may hold its newest messages: put both back"
-            " together, or remove it to begin anew"
-        )
+        return False
+
+
+def _has_entries(daybook: Path) -> bool:
+    """Which of them are posted only the database tells."""
+    file = DaybookFile.open(daybook)
+    if file is None:
+        return False
+    try:
+        return file.holds_entries()
+    finally:
+        file.close()
 
 
 def _create(path: Path) -> None:

@@ -81,31 +81,63 @@ _A_FRAME = 24 + 4096
 """A page and what SQLite writes before it, which is never all zeros."""
 
 
-class Wal:
-    """The -wal of a connection.
+class Placed:
+    """An open file whose syncs only count while it is still the one at its path.
 
-    Between two commits nobody asks for its ``stat``: whoever has seen the time of a file makes
+    Between two of them nobody asks for its ``stat``: whoever has seen the time of a file makes
     Linux write a new one with the next change, and the sync then waits for that as well.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = str(path)
-        self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-        self._file = _device_and_inode(os.fstat(self._descriptor))
-        self._link = f"/proc/self/fd/{self._descriptor}"
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = str(path)
+        self.descriptor = descriptor
+        self._file = _device_and_inode(os.fstat(descriptor))
+        self._link = f"/proc/self/fd/{descriptor}"
         self._name = _name_behind(self._link)
+
+    def sync(self) -> None:
+        """Return when all that was written is on stable storage; OSError when it is not."""
+        self.check_place()
+        _sync(self.descriptor)
+
+    def check_place(self) -> None:
+        """OSError when it is no longer the file at its path."""
+        if not self._is_in_place():
+            raise FileNotFoundError(f"{self.path} was replaced while it was open")
+
+    def start_writing(self) -> None:
+        """Let the system begin to write what was committed, without waiting for the end of it.
+
+        Who syncs the file finds the disk at work already. Who makes a checkpoint waits until all
+        of the -wal is on the disk: begun only then, that is most of what a checkpoint takes.
+        """
+        _start_writing(self.descriptor)
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, _CLOSED
+        os.close(descriptor)
+
+    def _is_in_place(self) -> bool:
+        """Whether it is still the file at its path.
+
+        One that was deleted under its user takes what is written, and loses it.
+        """
+        if self._name is not None and _name_behind(self._link) == self._name:
+            return True
+        return _device_and_inode(os.stat(self.path)) == self._file  # noqa: PTH116  # half the time
+
+
+class Wal(Placed):
+    """The -wal of a connection."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0)))
         if _device_and_inode(path.stat()) != self._file:
             raise FileNotFoundError(f"{path} was replaced as it was opened")
         self._ready = self.size()
 
     def size(self) -> int:
-        return os.lseek(self._descriptor, 0, os.SEEK_END)
-
-    def sync(self) -> None:
-        """Return when all that was committed is on stable storage; OSError when it is not."""
-        if not self._is_in_place():
-            raise FileNotFoundError(f"{self._path} was replaced while it was open")
-        _sync(self._descriptor)
+        return os.lseek(self.descriptor, 0, os.SEEK_END)
 
     def make_ready(self, most: int) -> None:
         """Fill the next part with zeros when commits have come to the end of the file.
@@ -117,34 +149,13 @@ class Wal:
         end = self.size()
         if self._ready != end and 0 < end < most and not self._ends_in_zeros(end):
             with contextlib.suppress(OSError):
-                end += os.pwrite(self._descriptor, bytes(min(_READY_AT_ONCE, most - end)), end)
+                end += os.pwrite(self.descriptor, bytes(min(_READY_AT_ONCE, most - end)), end)
         self._ready = end
 
     def _ends_in_zeros(self, end: int) -> bool:
         """Whether another process has made it ready."""
         zeros = bytes(_A_FRAME)
-        return os.pread(self._descriptor, len(zeros), max(0, end - len(zeros))) == zeros
-
-    def _is_in_place(self) -> bool:
-        """Whether it is still the file at its path.
-
-        One that was deleted under the connection takes commits, and loses them.
-        """
-        if self._name is not None and _name_behind(self._link) == self._name:
-            return True
-        return _device_and_inode(os.stat(self._path)) == self._file  # noqa: PTH116  # half the time
-
-    def start_writing(self) -> None:
-        """Let the system begin to write what was committed, without waiting for the end of it.
-
-        Who syncs the -wal finds the disk at work already. Who makes a checkpoint waits until all
-        of it is on the disk: begun only then, that is most of what a checkpoint takes.
-        """
-        _start_writing(self._descriptor)
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, _CLOSED
-        os.close(descriptor)
+        return os.pread(self.descriptor, len(zeros), max(0, end - len(zeros))) == zeros
 
 
 def outcome_unknown(where: str, error: OSError) -> StoreError:

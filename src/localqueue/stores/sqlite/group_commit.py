@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -388,3 +388,16 @@ def _stand_alone(_: Transaction) -> None:
 
 _THE_HELPER: Call[Any] = Call(_stand_alone, 0.0, 0.0)
 """Leads until it has found out for whom."""
+
+
+def neighbours(calls: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
+    """Calls one after the other that can be done as one."""
+    run = [calls[0]]
+    for call in calls[1:]:
+        joins = getattr(run[0].verb, "joins", None)
+        if joins is not None and joins(call.verb):
+            run.append(call)
+        else:
+            yield run
+            run = [call]
+    yield run

@@ -98,6 +98,9 @@ class Holding:
         """For good; whoever reads is waited for."""
         deadline = time.monotonic() + patience
         with self._mutex:
+            if self._file is not None and self._file.reading and self._file.pid == os.getpid():
+                # Who finds something in the daybook could no longer have it posted.
+                self._file.post_the_rest(deadline)
             if self._unread(deadline):
                 self._close_file()
 

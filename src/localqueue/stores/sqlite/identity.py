@@ -27,6 +27,11 @@ class Identity:
         self._from = [from_seq for from_seq, _ in rows]
         self._bits = [bits for _, bits in rows]
 
+    @property
+    def bits(self) -> str:
+        """Those of now."""
+        return self._bits[-1]
+
     def public(self, seq: int) -> str:
         if len(self._bits) == 1:
             return f"{self._bits[0]}{seq:016x}"

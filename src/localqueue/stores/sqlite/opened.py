@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import time
@@ -12,14 +13,20 @@ from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, open_files
 from localqueue.stores.sqlite.ballast import SIZE, Ballast
 from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.daybook.book import Daybook
+from localqueue.stores.sqlite.daybook.posting import post
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal, prepare_to_write, sync_folder
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Lock, make_lock
-from localqueue.stores.sqlite.view import FileState
+from localqueue.stores.sqlite.verbs.fold import fold_sometimes
+from localqueue.stores.sqlite.view import FileState, Transaction
 
+_log = logging.getLogger(__name__)
 FULL_WAL = connection.CHECKPOINT_AT * 4096
 """About how large the -wal is when SQLite makes a checkpoint and begins it anew."""
+FIRST_WITH_DAYBOOK = 5
+"""The version of the schema."""
 LARGEST_WAL = 64 * 1024 * 1024
 LOOK_AT_WAL = 64
 """Commits between two looks at its size."""
@@ -54,6 +61,8 @@ class OpenFile:
         self.disk_full = False
         self._commits = 0
         self._syncs = SYNCS_ITSELF and durability == "full"
+        self._is_tidy = False
+        """Whether nothing has to be remembered beside the database."""
         self._pinned = 0
         """How large the -wal was when it could not be started anew."""
         self._companions = companions
@@ -75,6 +84,11 @@ class OpenFile:
                 left = max(0.0, deadline - time.monotonic())
                 self.writer = connection.connect(self.path, durability=durability, timeout=left)
                 undo.callback(self.writer.close)
+                (version,) = self.writer.execute("PRAGMA user_version").fetchone()
+                if 0 < version < FIRST_WITH_DAYBOOK:
+                    # Who has the file open knows no daybook, and would use the numbers of what is
+                    # noted. So nothing is, until all have left.
+                    companions.no_notes.touch(mode=0o600)
                 connection.bring_up_to_date(self.writer, str(self.path))
                 identity = Identity(self.writer.execute(SQL.identities).fetchall())
                 self.state = FileState(identity, self.writer.cursor(), companions.folder)
@@ -86,6 +100,13 @@ class OpenFile:
                     sync_folder(self.path.parent)
             finally:
                 self.lock.release()
+            self.book = Daybook(
+                companions.daybook,
+                self.writer,
+                self.state,
+                lasts=self._syncs,
+                takes_notes=not companions.no_notes.exists(),
+            )
             self.ballast = Ballast(companions.ballast)
             self.ballast.make()
             undo.pop_all()
@@ -104,17 +125,22 @@ class OpenFile:
             self.lock.acquire(time.monotonic() + min(self.timeout, patience))
         except StoreBusy:
             held = False
-        try:
-            for db in (*self.readers, self.writer):
-                db.close()
-        finally:
-            tidy = tidy and not self.lock.marks()
+        with contextlib.ExitStack() as last:
+            # Each of them, whatever becomes of the others.
+            last.callback(self._leave, tidy and held)
+            last.callback(open_files.give_back, self.inode)
+            last.callback(self.book.close)
+            last.callback(lambda: self.wal.close())  # it may be another one by then
+            last.callback(self.lock.close)
             if held:
-                self.lock.release()
-            self.lock.close()
-            self.wal.close()
-            open_files.give_back(self.inode)
-            self._companions.leave(self._user, tidy=tidy)
+                last.callback(self.lock.release)
+            for db in (self.writer, *self.readers):
+                last.callback(db.close)
+            if held:
+                self._is_tidy = self._post_the_rest() and not self.lock.marks()
+
+    def _leave(self, tidy: bool) -> None:
+        self._companions.leave(self._user, tidy=tidy and self._is_tidy)
 
     def leave_to_parent(self) -> None:
         """In a child of a fork that did not wait: give up what would keep the parent's lock.
@@ -124,6 +150,7 @@ class OpenFile:
         self._closed = True
         self.lock.close()
         self.wal.close()
+        self.book.close()
         self._companions.leave(self._user, tidy=False)
 
     # --- under the lock -----------------------------------------------------------------------
@@ -132,6 +159,7 @@ class OpenFile:
         marks = self.lock.marks()
         if not self.lock.was_ours:
             self.state.upto = None
+            self.book.disown()
         if not marks:
             self.disk_full = False
             return
@@ -141,6 +169,51 @@ class OpenFile:
         if self.disk_full and self.ballast.is_time_to_look() and self._has_room():
             self.lock.mark(DISK_FULL, False)
             self.disk_full = False
+
+    def post(self) -> bool:
+        """Bring what stands in the daybook into the tables; whether there was anything."""
+        state = self.state
+        state.hand.execute("BEGIN IMMEDIATE")
+        try:
+            entries = self.book.unposted()
+            if not entries:
+                return False
+            tx = Transaction(self.writer, state, entries[-1].at)
+            post(tx, entries)
+            fold_sometimes(tx)
+            state.hand.execute("COMMIT")
+            tx.committed()
+            self.book.posted(tx.seq, only=True)
+        except BaseException:
+            # Committed or not, and known or not: who comes next looks.
+            state.upto = None
+            raise
+        finally:
+            if self.writer.in_transaction:
+                state.hand.execute("ROLLBACK")
+        return True
+
+    def post_the_rest(self, deadline: float) -> None:
+        """The same for who does not have the lock, and can do without."""
+        with contextlib.suppress(StoreBusy):
+            self.lock.acquire(deadline)
+            try:
+                self._post_the_rest()
+            finally:
+                self.lock.release()
+
+    def _post_the_rest(self) -> bool:
+        """Whether nothing is left in the daybook, so that it can go."""
+        try:
+            self.mind_marks()
+            self.post()
+            if self.book.needs_lasting_tables():
+                # The -wal may stay, when a foreign program has the file open.
+                self.wal.sync()
+        except (StoreError, OSError, sqlite3.Error) as error:
+            _log.warning("%s: what is left in its daybook is for the next: %s", self.path, error)
+            return False
+        return True
 
     def give_up_ballast(self) -> None:
         """The disk is full: from now on only what does not need more of it."""
@@ -206,6 +279,7 @@ class OpenFile:
         The pages that the disk refused count as written for the system, and later syncs succeed
         without them. Only their copies in memory are right, and a checkpoint writes those.
         """
+        self.post()
         busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StoreError(
@@ -214,4 +288,5 @@ class OpenFile:
             )
         old, self.wal = self.wal, Wal(self._companions.wal)
         old.close()
+        self.book.let_go()
         self.lock.mark(SYNC_FAILED, False)

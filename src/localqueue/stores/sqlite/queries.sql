@@ -73,13 +73,24 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- name: ready_messages (hot)
 SELECT {row}, {content} WHERE m.queue = ? AND m.state = 0 ORDER BY m.rank, m.pos, m.id LIMIT ?
 
--- name: plain_messages (hot)
+-- name: plain (fragment)
 -- Narrow: reading all columns of a row costs more than twice as much. The last one tells whether the
 -- others are as put left them, on a message that has nothing but a value.
 SELECT id, rank, pos, created_at, checksum, value,
     coalesce(error, failed_at, dedupe_key, key, expires_at, origin, alias, codec, body, headers)
         IS NULL AND attempts + failures + crashes + ended = 0 AND last = id
-FROM message WHERE queue = ? AND state = 0 ORDER BY rank, pos, id LIMIT ?
+FROM message WHERE queue = ?1 AND state = 0
+
+-- name: plain_messages (hot)
+{plain} ORDER BY rank, pos, id LIMIT ?2
+
+-- name: plain_messages_beside (hot)
+-- From there on: what comes before is leased in the daybook, and no row says so yet. First those that
+-- were put in the same moment, then the others: in one statement, all of the former would be passed.
+{plain} AND rank = ?2 AND pos = ?3 AND id > ?4 ORDER BY id LIMIT ?5
+
+-- name: plain_messages_after (hot)
+{plain} AND (rank, pos) > (?2, ?3) ORDER BY rank, pos, id LIMIT ?4
 
 -- name: is_ready (hot)
 SELECT 1 FROM message WHERE state = 0 AND queue = ? LIMIT 1
@@ -97,9 +108,12 @@ INSERT OR FAIL INTO message (id, last, queue, state, rank, pos, due_at, created_
 -- Messages that differ in value only; sql.py makes the same for many rows.
 {alike_messages} VALUES (?10, ?10, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?12, {room})
 
+-- name: plain_message (fragment)
+INSERT OR FAIL INTO message (id, last, queue, state, rank, pos, created_at, checksum, value, note)
+
 -- name: add_plain_message (hot)
 -- Most messages: what they do not have is not bound. Two microseconds of ten.
-INSERT INTO message (id, last, queue, state, rank, pos, created_at, checksum, value, note)
+{plain_message}
 VALUES (?1, ?1, ?2, 0, 0, ?3, ?3, ?4, ?5, {room})
 
 -- name: add_plain_event (hot)
@@ -110,6 +124,15 @@ VALUES (?1, ?2, ?3, ?1, 1, ?4, 1, 0)
 -- One event for each message of a range, without a row crossing from Python.
 INSERT OR FAIL INTO event (seq, at, queue, message, kind, to_state, n, by)
 SELECT id, created_at, queue, id, 1, state, 1, 0 FROM message WHERE id BETWEEN ? AND ?
+
+-- name: noted_event (fragment)
+INSERT OR FAIL INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n, attempt,
+    worker, by, enqueued_at, leased_at, waited)
+
+-- name: add_noted_event (hot)
+-- Of an entry of the daybook, whichever it is: they are written in their order, and many at once.
+{noted_event}
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1, ?9, ?10, 0, ?11, ?12, ?13)
 
 -- name: lease_messages (hot)
 -- What waits has no wish to cancel: it left with the lease before.
@@ -183,6 +206,28 @@ FROM json_each(?5) AS j CROSS JOIN message AS m WHERE m.id = j.value AND m.queue
 {ack_event} SELECT ?1 + m.id - ?5, {acked}
 FROM message AS m WHERE m.id BETWEEN ?5 AND ?6 AND +m.queue = ?3 AND m.state = 3
     AND m.token = ?4 + m.id - ?5 AND {plain_to_ack}
+
+-- name: add_noted_acks_of_run (hot)
+-- Of leases that stand in the daybook only, by the tokens from ?3 on: the rows know nothing of them.
+{ack_event} SELECT ?1 + m.id - ?6, ?2, m.queue, m.id, ?3 + m.id - ?6, 5, 3, 1, 1, ?5, 0, m.created_at,
+    ?4, max(0.0, ?4 - m.pos)
+FROM message AS m WHERE m.id BETWEEN ?6 AND ?7
+
+-- name: first_lease (fragment)
+SELECT m.id, m.created_at, m.pos, m.token, m.leased_at, m.worker
+
+-- name: is_first_lease (fragment)
+m.state = 3 AND m.attempts = 1 AND m.last = m.token AND {plain_to_ack}
+
+-- name: first_leases (hot)
+-- Leases whose ends the daybook can tell: nothing happened to the messages before or since.
+{first_lease}
+FROM json_each(?2) AS j CROSS JOIN message AS m
+WHERE m.id = j.value AND m.queue = ?1 AND {is_first_lease}
+
+-- name: first_leases_of_run (hot)
+{first_lease}
+FROM message AS m WHERE m.id BETWEEN ?2 AND ?3 AND +m.queue = ?1 AND {is_first_lease}
 
 -- name: delete_messages (hot)
 DELETE FROM message WHERE id IN (SELECT value FROM json_each(?))
@@ -268,6 +313,14 @@ SELECT 1 FROM message WHERE state = 3 AND queue = ?1 AND due_at <= ?2
 UNION ALL SELECT 1 FROM message WHERE state = 1 AND queue = ?1 AND due_at <= ?2
 UNION ALL SELECT 1 FROM message WHERE state < 3 AND queue = ?1 AND expires_at <= ?2
 LIMIT 1
+
+-- name: next_change (hot)
+-- When something will be due.
+SELECT min(due_at) FROM (
+    SELECT min(due_at) AS due_at FROM message WHERE state = 3 AND queue = ?1
+    UNION ALL SELECT min(due_at) FROM message WHERE state = 1 AND queue = ?1
+    UNION ALL SELECT min(expires_at) FROM message
+        WHERE state < 3 AND queue = ?1 AND expires_at IS NOT NULL)
 
 -- name: ended_leases (hot)
 SELECT {row}, NULL, NULL FROM message AS m

@@ -12,9 +12,10 @@ from typing import Any, Protocol, TypeVar
 from localqueue.clock import Now
 from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, fork, process_end
-from localqueue.stores.sqlite.commit import Group, run_read
+from localqueue.stores.sqlite.commit import Behind, Group, run_read
 from localqueue.stores.sqlite.companions import Companions
-from localqueue.stores.sqlite.durability import SYNCS_ITSELF, outcome_unknown
+from localqueue.stores.sqlite.daybook.book import Daybook
+from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Placed, outcome_unknown
 from localqueue.stores.sqlite.group_commit import (
     GROWS,
     PLAIN,
@@ -119,6 +120,7 @@ class FileRunner:
                 try:
                     connection.check_same_file(self._holding.name, file.inode)
                     file.mind_marks()
+                    file.post()
                     return work(file.writer)
                 finally:
                     file.state.upto = None
@@ -127,11 +129,19 @@ class FileRunner:
             self._group.let_go(held)
 
     def read(self, verb: Callable[[View], R], *, lasting: bool = False) -> R:
-        holding = self._holding
-        with holding.translated(), holding.reading() as (file, db):
-            if lasting and self._syncs:
-                self._make_lasting(file)
-            return run_read(db, file.state, verb, holding.name)
+        holding, looks = self._holding, True
+        while True:
+            with holding.translated(), holding.reading() as (file, db):
+                if lasting and self._syncs:
+                    self._make_lasting(file)
+                try:
+                    return run_read(
+                        db, file.state, verb, holding.name, file.book if looks else None
+                    )
+                except Behind:
+                    # What is noted after this is newer than the question.
+                    looks = False
+            self.write(_do_nothing, 0.0)
 
     def figures(self) -> dict[str, float]:
         """What this process has done here so far."""
@@ -171,11 +181,12 @@ class FileRunner:
                 connection.check_same_file(self._holding.name, file.inode)
                 file.wait_no_longer_than(own.deadline)
                 file.mind_marks()
-                group.commit(take)
+                if not group.note(own, take, lambda: self._sync_tables(file)):
+                    group.commit(take)
+                    file.look_at_wal()
                 if self._syncs and _has_to_last(group):
                     # The disk works while we do what is left; a tenth of a put is saved by it.
-                    file.wal.start_writing()
-                file.look_at_wal()
+                    (file.book if group.noted else file.wal).start_writing()
             finally:
                 file.lock.release()
             self._answer(file, group, own)
@@ -199,9 +210,13 @@ class FileRunner:
         self._figures.count(len(calls))
         try:
             if not self._syncs:
-                file.write_behind()
+                if not group.noted:
+                    file.write_behind()
             elif _has_to_last(group):
-                self._sync(file)
+                if group.noted:
+                    self._sync(file, file.book)
+                else:
+                    self._sync_tables(file)
         except StoreError as error:
             for call in calls:
                 call.error = call.error or error
@@ -211,10 +226,18 @@ class FileRunner:
                 if call.gone:
                     self._take_back(call)
 
-    def _sync(self, file: OpenFile) -> None:
+    def _sync_tables(self, file: OpenFile) -> None:
+        """For who leads: nobody else commits meanwhile."""
+        self._sync(file, file.wal)
+        file.book.wal_is_lasting = True
+
+    def _sync(self, file: OpenFile, what: Placed | Daybook) -> None:
         began = time.perf_counter()
         try:
-            file.wal.sync()
+            if what is file.book:
+                # Entries without the tables that they follow on are nothing.
+                file.wal.check_place()
+            what.sync()
         except OSError as error:
             # A file system that became read-only takes no mark: then nothing is written at all.
             with contextlib.suppress(OSError):
@@ -228,7 +251,7 @@ class FileRunner:
             # Another sync would prove nothing; whoever writes repairs the file first.
             self.write(_do_nothing, 0.0, GROWS)
         else:
-            self._sync(file)
+            self._sync(file, file.wal)
 
     def _take_back(self, call: Call[Any]) -> None:
         """Nobody will see the answer."""

@@ -1,4 +1,4 @@
--- Version 4 of a localqueue file. Times are store time, in seconds.
+-- Version 5 of a localqueue file. Times are store time, in seconds.
 -- States: 0 ready, 1 delayed, 2 held behind its ordering key, 3 inflight, 4 dead.
 -- STRICT and the checks let PRAGMA quick_check see a cell that holds what was never written.
 
@@ -223,4 +223,4 @@ CREATE TABLE record (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX record_expiring ON record (expires_at, kind) WHERE expires_at IS NOT NULL;
 
-INSERT INTO mark VALUES ('fold', 0), ('span', 0);
+INSERT INTO mark VALUES ('fold', 0), ('span', 0), ('daybook', 0);

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 APPLICATION_ID = 0x4C515545
 """The letters LQUE in the file's header: whose file it is."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _HERE = files("localqueue.stores.sqlite")
 _NAME = re.compile(r"^-- name: (\w+)(?: +\((\w+)\))?\n", re.MULTILINE)
@@ -20,7 +20,7 @@ class Queries:
 
     def __init__(self, text: str) -> None:
         self.hot: set[str] = set()
-        self.alike: dict[int, str] = {}
+        self._many: dict[tuple[str, int], str] = {}
         self.names: list[str] = []
         fragments: dict[str, str] = {}
         parts = _NAME.split(text)[1:]
@@ -39,14 +39,35 @@ class Queries:
 
     def add_alike_messages(self, n: int) -> str:
         """``add_alike_message`` for n rows: what they share is bound once, the rest row by row."""
-        statement = self.alike.get(n)
+        return self._for_many(
+            "alike_messages",
+            "(?{0}, ?{0}, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?{1}, ?{2}, {room})",
+            n,
+            range(10, 13),
+        )
+
+    def add_plain_messages(self, n: int) -> str:
+        """``add_plain_message`` for n rows."""
+        row = "(?{0}, ?{0}, ?{1}, 0, 0, ?{2}, ?{2}, ?{3}, ?{4}, {room})"
+        return self._for_many("plain_message", row, n, range(1, 6))
+
+    def add_noted_events(self, n: int) -> str:
+        """``add_noted_event`` for n rows."""
+        events = "?{0}, ?{1}, ?{2}, ?{3}, ?{4}, ?{5}, ?{6}, ?{7}, 1, ?{8}, ?{9}, 0"
+        row = f"({events}, ?{{10}}, ?{{11}}, ?{{12}})"
+        return self._for_many("noted_event", row, n, range(1, 14))
+
+    def _for_many(self, head: str, row: str, n: int, own: range) -> str:
+        """``own`` are the numbers of what is bound for the first row."""
+        statement = self._many.get((head, n))
         if statement is None:
-            head, room = self._fragments["alike_messages"], self._fragments["room"]
+            room = self._fragments["room"]
             rows = (
-                f"(?{at}, ?{at}, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?{at + 1}, ?{at + 2}, {room})"
-                for at in range(10, 10 + 3 * n, 3)
+                row.format(*(number + at * len(own) for number in own), room=room)
+                for at in range(n)
             )
-            statement = self.alike[n] = f"{head} VALUES {', '.join(rows)}"
+            statement = f"{self._fragments[head]} VALUES {', '.join(rows)}"
+            self._many[head, n] = statement
         return statement
 
     def __getattr__(self, name: str) -> str:

@@ -199,9 +199,7 @@ class SQLStore(SimpleVerbs):
         self, settles: Sequence[Settle], request: LeaseRequest | None, *, now: Now
     ) -> tuple[list[Settled], Sequence[StoredMessage]]:
         manner = PLAIN if request is None or request.remove else SETTLES_AND_LEASES
-        return self._runner.write(
-            lambda tx: settle.settle_and_lease(tx, settles, request), now, manner
-        )
+        return self._runner.write(joined.SettleAndLease(settles, request), now, manner)
 
     def cancel(self, queue: str, message_id: str, *, now: Now) -> Cancelled:
         return self._runner.write(lambda tx: settle.cancel(tx, queue, message_id), now)
@@ -466,9 +464,11 @@ class SQLiteQueueStore(SQLStore):
 
     def diagnostics(self) -> dict[str, Any]:
         """Versions, sizes, settings, counts and warnings; the value can be written as JSON."""
+        from localqueue.stores.sqlite.operations.daybook import count_unposted
         from localqueue.stores.sqlite.operations.diagnostics import Facts, diagnose, read_pragmas
 
         self._check_it_exists()
+        unposted = count_unposted(self.path, self.timeout)
 
         def stats(now: float) -> dict[str, QueueStats]:
             return {name: self.stats(name, now=now) for name in self.queues()}
@@ -479,7 +479,9 @@ class SQLiteQueueStore(SQLStore):
             pragmas = None
         readers, figures = self.readers(), self._file.figures()
         return diagnose(
-            Facts(self.path, self.durability, self.timeout, stats, readers, figures, pragmas)
+            Facts(
+                self.path, self.durability, self.timeout, stats, readers, figures, unposted, pragmas
+            )
         )
 
     def _check_it_exists(self) -> None:

@@ -8,6 +8,7 @@ seconds.
 
 from __future__ import annotations
 
+import mmap
 import os
 import secrets
 import threading
@@ -70,6 +71,8 @@ class Turnstile:
         if os.fstat(self._lock).st_size == 0:
             # Now: on a full disk there is no room for a mark. Whoever is faster writes the same.
             os.pwrite(self._lock, _NO_MARKS + bytes(_NAME_LENGTH), 0)
+        self._map = mmap.mmap(self._lock, _LENGTH)
+        """What stands in the file, without a call to read it."""
         self._own_until = 0.0
         self._queueing: _Queueing | None = None
         self._name = secrets.token_bytes(_NAME_LENGTH)
@@ -93,7 +96,7 @@ class Turnstile:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def marks(self) -> bytes:
-        found = os.pread(self._lock, _LENGTH, 0)
+        found = self._map[:]
         if found == self._usual:
             self.was_ours = True
             return b""
@@ -112,6 +115,7 @@ class Turnstile:
     def close(self) -> None:
         lock, turn = self._lock, self._turn
         self._lock = self._turn = _CLOSED
+        self._map.close()
         if self._queueing is None or self._queueing.stop():
             os.close(lock)
             os.close(turn)

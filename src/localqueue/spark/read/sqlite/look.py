@@ -21,9 +21,12 @@ from localqueue.spark.read.sqlite.library import open_to_look
 from localqueue.spark.read.sqlite.task import File
 from localqueue.stores.settings import QueueSettings
 from localqueue.stores.sqlite import connection, open_files
+from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SCHEMA_VERSION, SQL
+from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 _QUEUES = "SELECT id, name, settings, topic FROM queue ORDER BY id"
 
@@ -43,6 +46,7 @@ class Look:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._undo = ExitStack()
+        self._store: SQLiteQueueStore | None = None
         with ExitStack() as undo:
             inode = _existing(path)
             undo.enter_context(open_files.shared(inode))
@@ -74,6 +78,7 @@ class Look:
             raise StoreClosed(f"{self._path}: it was closed")
         connection.check_same_file(str(self._path), self.file.inode)
         with connection.translated(str(self._path)):
+            self._have_notes_posted()
             self._db.execute("BEGIN")
             try:
                 yield self._db
@@ -81,6 +86,22 @@ class Look:
                 # Some errors have ended it already.
                 if self._db.in_transaction:
                     self._db.execute("COMMIT")
+
+    def _have_notes_posted(self) -> None:
+        """What stands in the daybook is in no table yet: a store posts it before it reads."""
+        (newest,) = self._db.execute(SQL.last_seq).fetchone() or (0,)
+        book = DaybookFile.open(Companions(self._path).daybook)
+        if book is None:
+            return
+        try:
+            is_ahead = book.first_seq() > newest
+        finally:
+            book.close()
+        if is_ahead:
+            if self._store is None:
+                self._store = SQLiteQueueStore(self._path)
+                self._undo.callback(self._store.close)
+            self._store.queues()
 
     def make_lasting(self) -> None:
         """What was committed so far is on stable storage: its writers may be about to sync it."""

@@ -197,7 +197,7 @@ FROM kept AS k LEFT JOIN (SELECT queue, min(seq) AS first FROM event GROUP BY qu
 WHERE max(k.trimmed, k.scanned) > :fold OR e.first <= k.scanned
 
 -- name: wrong_marks
-SELECT name, seq FROM mark WHERE name NOT IN ('fold', 'span', 'copied') OR seq < 0
+SELECT name, seq FROM mark WHERE name NOT IN ('fold', 'span', 'daybook', 'copied') OR seq < 0
 
 -- name: hasty_marks
 -- Spans are listed by a fold, of what is folded.

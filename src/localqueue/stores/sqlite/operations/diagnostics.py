@@ -40,6 +40,8 @@ class Facts(NamedTuple):
     """Of every queue, at a moment of store time."""
     readers: list[JournalReader]
     engine: Mapping[str, float]
+    unposted: int
+    """Events that stood in the daybook alone, before anything was asked for that posts them."""
     pragmas: Mapping[str, Any] | None
     """As in force on the connection that writes; None when it was busy until the timeout."""
 
@@ -52,7 +54,7 @@ def diagnose(facts: Facts) -> dict[str, Any]:
     """Everything in one value that can be written as JSON; see ``SQLiteQueueStore.diagnostics``."""
     found: dict[str, Any] = {
         "versions": _versions(),
-        "file": _file(facts.path),
+        "file": _file(facts),
         "settings": {
             "durability": facts.durability,
             "timeout": facts.timeout,
@@ -78,13 +80,13 @@ def _versions() -> dict[str, Any]:
     }
 
 
-def _file(path: Path) -> dict[str, Any]:
+def _file(facts: Facts) -> dict[str, Any]:
     """Only looked at: opening it here would take the locks of those who have it open."""
-    companions = Companions(path)
+    companions = Companions(facts.path)
     stat = companions.database.stat()
     disk = shutil.disk_usage(companions.database.parent)
     return {
-        "path": str(path),
+        "path": str(facts.path),
         "real_path": str(companions.database),
         "device": stat.st_dev,
         "inode": stat.st_ino,
@@ -92,6 +94,8 @@ def _file(path: Path) -> dict[str, Any]:
         "is_remote": network.is_remote(companions.database),
         "bytes": stat.st_size,
         "wal_bytes": _size(companions.wal),
+        "daybook_bytes": _size(companions.daybook),
+        "daybook_events": facts.unposted,
         "has_lock": companions.lock.exists(),
         "disk_bytes": disk.total,
         "disk_free_bytes": disk.free,

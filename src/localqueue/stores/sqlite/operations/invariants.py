@@ -113,9 +113,13 @@ def _identity(db: sqlite3.Connection, bounds: Bounds) -> Found:
 
 
 def _missing_marks(db: sqlite3.Connection, _: Bounds) -> Found:
-    for name, what in (("fold", "counts"), ("span", "places of events")):
+    for name, what in (
+        ("fold", "counts cannot be brought up to date"),
+        ("span", "places of events cannot be brought up to date"),
+        ("daybook", "what stands in the daybook cannot be posted"),
+    ):
         if db.execute(SQL.read_mark, (name,)).fetchone() is None:
-            yield CheckProblem("mark", name, f"it is missing: {what} cannot be brought up to date")
+            yield CheckProblem("mark", name, f"it is missing: {what}")
 
 
 # --- queues -----------------------------------------------------------------------------------

@@ -5,6 +5,16 @@ SELECT max(n) FROM (
     SELECT 0 AS n UNION ALL SELECT max(seq) FROM event UNION ALL SELECT max(id) FROM message
     UNION ALL SELECT max(seq) FROM publication UNION ALL SELECT max(seq) FROM mark)
 
+-- name: use_of_numbers
+-- A process that knows no daybook has used what is noted there.
+SELECT 1 FROM event WHERE seq BETWEEN :first AND :last
+UNION ALL SELECT 1 FROM message WHERE id BETWEEN :first AND :last
+UNION ALL SELECT 1 FROM publication WHERE seq BETWEEN :first AND :last LIMIT 1
+
+-- name: signs_of_posting
+SELECT 1 FROM event WHERE seq BETWEEN :first AND :last AND at = :at
+UNION ALL SELECT 1 FROM message WHERE id BETWEEN :first AND :last AND created_at = :at LIMIT 1
+
 -- name: newest_time
 SELECT coalesce((SELECT at FROM event ORDER BY seq DESC LIMIT 1),
     (SELECT max(created_at) FROM message), 0.0)
@@ -260,4 +270,4 @@ INSERT INTO counter (queue, state, n)
 SELECT queue, state, count(*) FROM message GROUP BY queue, state
 
 -- name: write_marks
-INSERT OR REPLACE INTO mark (name, seq) VALUES ('fold', ?1), ('span', ?1)
+INSERT OR REPLACE INTO mark (name, seq) VALUES ('fold', ?1), ('span', ?1), ('daybook', ?1)

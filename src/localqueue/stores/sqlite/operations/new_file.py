@@ -16,8 +16,8 @@ from localqueue.stores.sqlite.durability import sync_folder
 if sys.platform == "darwin":
     import fcntl
 
-_BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite may keep beside a database."""
+_BESIDE = ("-wal", "-shm", "-journal", "-daybook")
+"""What SQLite and a store may keep beside a database."""
 
 
 def as_path(path: str | Path) -> Path:
@@ -53,7 +53,7 @@ def _check(path: Path, source: Path, overwrite: bool) -> None:
     for ending in _BESIDE:
         beside = path.with_name(path.name + ending)
         if beside.exists():
-            # SQLite would take what is in it for a part of the new file.
+            # It would be taken for a part of the new file, or what is in it would be lost.
             raise StoreBusy(
                 f"{beside} is there: a store is open under that path, or was not closed;"
                 " close it, or remove both"

@@ -209,7 +209,7 @@ def _possible(table: str, values: dict[str, Any]) -> dict[str, Any]:
     elif table == "dedupe":
         ok = values["kind"] in (0, 1)
     elif table == "mark":
-        ok = values["name"] in ("fold", "span") and values["seq"] >= 0
+        ok = values["name"] in ("fold", "span", "daybook") and values["seq"] >= 0
     elif table == "clock":
         ok = values["one"] == 1 and bool(values["boot_id"])
     else:

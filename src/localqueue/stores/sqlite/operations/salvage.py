@@ -13,9 +13,11 @@ from typing import Any
 from localqueue.errors import StoreBusy, StoreCorrupt, StoreUnsupported
 from localqueue.stores.sqlite import connection
 from localqueue.stores.sqlite.operations.check import check
+from localqueue.stores.sqlite.operations.daybook import DaybookImage
 from localqueue.stores.sqlite.operations.image import Image
 from localqueue.stores.sqlite.operations.mend import Mending
 from localqueue.stores.sqlite.operations.new_file import as_path, check_target, new_file
+from localqueue.stores.sqlite.operations.noted import bring_over_noted
 from localqueue.stores.sqlite.operations.rescue import Rescue
 from localqueue.stores.sqlite.sql import APPLICATION_ID, SCHEMA_VERSION
 
@@ -45,6 +47,8 @@ class SalvageReport:
     messages: int
     events: int
     records: int
+    from_daybook: int
+    """Events that stood only in the daybook beside the file."""
     lost: tuple[LostMessage, ...]
     """Messages of which something was found, but not all."""
     problems: tuple[str, ...]
@@ -64,24 +68,29 @@ def salvage(damaged: str | Path, target: str | Path, *, overwrite: bool = False)
     """Read what can be read of ``damaged``, and make a new file of it at ``target``.
 
     Works on a file that no store opens. Every message whose checksum agrees comes over with its id,
-    attempts, history and dedupe key; what was leased is ready again. The damaged file, which nobody
-    may write meanwhile, stays as it is. StoreCorrupt when there is nothing to save.
+    attempts, history and dedupe key; what was leased is ready again. What stands in the daybook
+    beside the file comes over as well. Both stay as they are, and nobody may write meanwhile.
+    StoreCorrupt when there is nothing to save.
     """
     began = time.monotonic()
     source = as_path(damaged)
     goal = check_target(target, source, overwrite=overwrite)
-    with Image(source) as image, new_file(goal, overwrite=overwrite) as temporary:
+    with (
+        Image(source) as image,
+        DaybookImage(source) as daybook,
+        new_file(goal, overwrite=overwrite) as temporary,
+    ):
         with connection.translated(str(goal)), _filled(temporary) as db:
-            lost, problems = _save(image, db)
+            noted, lost, problems = _save(image, daybook, db)
             queues, messages, events, records = (_count(db, table) for table in _COUNTED)
         if not queues:
             raise StoreCorrupt(f"{source}: nothing of a queue was found in it")
-        if not image.is_as_before():
+        if not (image.is_as_before() and daybook.is_as_before()):
             raise StoreBusy(f"{source} was written while it was read; stop who uses it, and repeat")
         problems += [f"in the new file: {problem}" for problem in _check(temporary)]
     seconds = time.monotonic() - began
     return SalvageReport(
-        str(goal), queues, messages, events, records, lost, tuple(problems), seconds
+        str(goal), queues, messages, events, records, noted, lost, tuple(problems), seconds
     )
 
 
@@ -119,15 +128,19 @@ def _filled(path: Path) -> Iterator[sqlite3.Connection]:
         db.close()
 
 
-def _save(image: Image, db: sqlite3.Connection) -> tuple[tuple[LostMessage, ...], list[str]]:
+def _save(
+    image: Image, daybook: DaybookImage, db: sqlite3.Connection
+) -> tuple[int, tuple[LostMessage, ...], list[str]]:
     rescue = Rescue(image, db)
     _check_whose(image, rescue)
     rescue.problems[:0] = image.problems
     rescue.bring_over()
+    noted = bring_over_noted(daybook, db)
+    rescue.problems += daybook.problems
     mending = Mending(db, rescue)
     mending.mend()
     lost = tuple(LostMessage(queue, public, why) for queue, public, why in mending.named())
-    return lost, mending.problems
+    return noted, lost, mending.problems
 
 
 def _check(path: Path) -> list[str]:

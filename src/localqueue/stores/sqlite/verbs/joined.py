@@ -8,10 +8,17 @@ from itertools import islice
 from typing import Any, Protocol
 
 from localqueue.message import Receipt
-from localqueue.stores.protocol import Enqueued, LeaseRequest, Put, StoredMessage
+from localqueue.stores.protocol import (
+    Enqueued,
+    LeaseRequest,
+    Put,
+    Settle,
+    Settled,
+    StoredMessage,
+)
 from localqueue.stores.sqlite.verbs.lease import lease
 from localqueue.stores.sqlite.verbs.publish import enqueue_many
-from localqueue.stores.sqlite.verbs.settle import ack_many
+from localqueue.stores.sqlite.verbs.settle import ack_many, is_mere_ack, settle_and_lease
 from localqueue.stores.sqlite.view import Transaction
 
 
@@ -92,3 +99,22 @@ class Lease:
             found = lease(tx, self.request)
             answers += [found] if found else [[]] * (len(verbs) - len(answers))
         return answers
+
+
+class SettleAndLease:
+    """The ends of some leases, and the next ones."""
+
+    __slots__ = ("request", "settles")
+
+    def __init__(self, settles: Sequence[Settle], request: LeaseRequest | None) -> None:
+        self.settles = settles
+        self.request = request
+
+    def __call__(self, tx: Transaction) -> tuple[list[Settled], Sequence[StoredMessage]]:
+        return settle_and_lease(tx, self.settles, self.request)
+
+    def mere_acks(self) -> list[Receipt] | None:
+        """The receipts, when all are acknowledged and nothing else becomes durable with it."""
+        return (
+            [item.receipt for item in self.settles] if all(map(is_mere_ack, self.settles)) else None
+        )

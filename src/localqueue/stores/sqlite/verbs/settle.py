@@ -122,7 +122,7 @@ def settle_and_lease(
 ) -> tuple[list[Settled], Sequence[StoredMessage]]:
     """In the order given; acknowledgements that come one after the other are one batch."""
     answers: list[Settled] = []
-    for together, items in groupby(settles, _is_mere_ack):
+    for together, items in groupby(settles, is_mere_ack):
         if together:
             held = ack_many(tx, [item.receipt for item in items])
             answers += [Settled.DONE if was else Settled.STALE for was in held]
@@ -131,7 +131,7 @@ def settle_and_lease(
     return answers, lease(tx, request) if request is not None else []
 
 
-def _is_mere_ack(item: Settle) -> bool:
+def is_mere_ack(item: Settle) -> bool:
     return isinstance(item.settlement, Ack) and not item.records and not item.puts
 
 

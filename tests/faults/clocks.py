@@ -10,6 +10,8 @@ from queue import Empty
 from typing import Any
 
 from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.faults.oracle import Oracle
 
@@ -60,13 +62,16 @@ class KnowsNoBoots(SharedClock):
 CLOCKS = {kind.__name__: kind for kind in (SharedClock, WallClockOnly, KnowsNoBoots)}
 
 
-def open_queue(path: str | Path, clock: SharedClock, lease: float = LEASE) -> Queue:
-    store = SQLiteQueueStore(path, timeout=30.0)
+def open_queue(
+    path: str | Path, clock: SharedClock, lease: float = LEASE, durability: Any = "full"
+) -> Queue:
+    store = SQLiteQueueStore(path, durability=durability, timeout=30.0)
     return PersistentQueue("jobs", store=store, lease_timeout=lease, clock=clock)
 
 
 def keep_taking(path: str, oracle: str, clock: str, kind: str) -> None:
     """Lease whatever comes, and never settle it: every lease has to end by itself."""
+    book.WARM_UP = 0
     told = Oracle(oracle)
     queue = open_queue(path, CLOCKS[kind](clock))
     while True:
@@ -80,14 +85,21 @@ def keep_taking(path: str, oracle: str, clock: str, kind: str) -> None:
 
 def take_and_die(path: str, oracle: str, clock: str, kind: str) -> None:
     """Hold a message for an hour, in a process that the end of the host takes away."""
-    queue = open_queue(path, CLOCKS[kind](clock), lease=3600)
+    book.WARM_UP = 0
+    queue = open_queue(path, CLOCKS[kind](clock), lease=3600, durability="relaxed")
+    # What a process is asked for first goes to the tables.
+    queue.record_worker_heartbeat("w1")
     message = queue.get_message(block=False)
+    noted = DaybookFile.open(Path(f"{path}-daybook"))
+    assert noted is not None
+    assert noted.first_seq() == message.token, "the lease was noted"
     Oracle(oracle).answered("get", message.id, message.token)
     os._exit(0)
 
 
 def take_all(path: str, oracle: str, clock: str, kind: str) -> None:
     """Lease what is there for an hour, and leave."""
+    book.WARM_UP = 0
     told = Oracle(oracle)
     queue = open_queue(path, CLOCKS[kind](clock), lease=3600)
     try:

@@ -1,7 +1,8 @@
 """Defects that a test plants in a worker to see that it is caught. They stand in for the driver.
 
 Each is a connection that does something wrong with the statements it is given, as a store would
-that was written wrong; of the product's own code nothing is changed but what would hide it.
+that was written wrong, or a daybook that does so with its entries; of the product's own code
+nothing else is changed but what would hide it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.turnstile import Turnstile
 from tests.faults.soundness import ACKED, INFLIGHT
 
@@ -61,6 +63,22 @@ class AnswersBeforeCommit(_Defect):
     @property
     def in_transaction(self) -> bool:
         return not self._owed and super().in_transaction
+
+
+class AnswersBeforeItIsNoted(_Defect):
+    """Says that an entry stands in the daybook, and writes it there with the next one."""
+
+    @staticmethod
+    def prepare() -> None:
+        append = DaybookFile.append
+        owed: list[tuple[bytes, int]] = []
+
+        def append_later(file: DaybookFile, data: bytes, at: int) -> None:
+            while owed:
+                append(file, *owed.pop())
+            owed.append((data, at))
+
+        DaybookFile.append = append_later  # type: ignore[method-assign,assignment]
 
 
 class UndoesAcks(_Defect):
@@ -147,6 +165,7 @@ DEFECTS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         AnswersBeforeCommit,
+        AnswersBeforeItIsNoted,
         UndoesAcks,
         DropsEvents,
         EndsLeasesAtOnce,
@@ -155,11 +174,16 @@ DEFECTS: dict[str, type[Any]] = {
 }
 
 
+def prepare(defect: str) -> type[Any]:
+    """The connection that has the defect, and what else it needs in this process."""
+    getattr(DEFECTS[defect], "prepare", lambda: None)()
+    return DEFECTS[defect]
+
+
 def plant(defect: str | None) -> None:
     """Give every connection of this process to the standard library's SQLite the defect."""
     if defect is not None:
-        getattr(DEFECTS[defect], "prepare", lambda: None)()
-        factory = type(defect, (DEFECTS[defect], _Standard), {})
+        factory = type(defect, (prepare(defect), _Standard), {})
         connect = sqlite3.connect
         sqlite3.connect = lambda *given, **options: connect(
             *given, **{"factory": factory} | options

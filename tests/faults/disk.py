@@ -15,6 +15,7 @@ from tests.faults.records import (
     CREATE,
     DELETE,
     LOST,
+    RENAME,
     SYNC,
     SYNC_FOLDER,
     TRUNCATE,
@@ -69,16 +70,20 @@ class Disk:
         self._chance = chance
         self._by_inode: dict[int, File] = {}
         self._names: dict[str, File] = {}
-        self._changes: list[tuple[str, File | None]] = []
+        self._changes: list[dict[str, File | None]] = []
+        """What each of them did to names, whole or not at all."""
 
     def happen(self, record: Record) -> None:
         kind, *rest = record
         if kind == CREATE:
             name, inode = rest
             self._by_inode[inode] = File()
-            self._changes.append((name, self._by_inode[inode]))
+            self._changes.append({name: self._by_inode[inode]})
         elif kind == DELETE:
-            self._changes.append((rest[0], None))
+            self._changes.append({rest[0]: None})
+        elif kind == RENAME:
+            name, to = rest
+            self._changes.append({name: None, to: self._names_after(len(self._changes))[name]})
         elif kind == WRITE:
             inode, offset, data = rest
             self._by_inode[inode].pending.append((offset, data))
@@ -102,11 +107,12 @@ class Disk:
 
     def _names_after(self, changed: int) -> dict[str, File]:
         names = dict(self._names)
-        for name, file in self._changes[:changed]:
-            if file is None:
-                names.pop(name, None)
-            else:
-                names[name] = file
+        for change in self._changes[:changed]:
+            for name, file in change.items():
+                if file is None:
+                    names.pop(name, None)
+                else:
+                    names[name] = file
         return names
 
 

@@ -1,11 +1,14 @@
 """A VFS that shows every write, truncation, sync and deletion to a test.
 
-What the product does to its files without SQLite (it syncs the -wal itself) is shown the same way.
-The -shm is not: it is memory that processes share, gone with the last of them.
+What the product does to its files without SQLite (it syncs the -wal itself, and writes the daybook)
+is shown the same way. The -shm is not: it is memory that processes share, gone with the last of
+them.
 """
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +43,9 @@ class Watcher:
         go()
 
     def delete(self, path: str, go: Callable[[], None]) -> None:
+        go()
+
+    def rename(self, path: str, to: str, go: Callable[[], None]) -> None:
         go()
 
 
@@ -99,10 +105,32 @@ class File(apsw.VFSFile):
 
 
 def watch_python(watcher: Watcher, database: Path) -> None:
-    """Show what Python code of this process does to the database, its -wal and their folder."""
-    names = {str(database), f"{database}-wal"}
+    """Show what Python code of this process does to the database, to its -wal and -daybook, and to
+    their folder.
+    """
+    names = {str(database), f"{database}-wal", f"{database}-daybook"}
     folder = database.parent.stat().st_ino
-    really_open, really_sync, really_sync_data = os.open, os.fsync, os.fdatasync
+    really_open, really_write = os.open, os.pwrite
+    really_sync, really_sync_data = os.fsync, os.fdatasync
+    really_unlink, really_rename, really_map = os.unlink, os.rename, mmap.mmap
+
+    class Map(mmap.mmap):
+        """A file in memory: to write there is to write the file."""
+
+        inode = 0
+
+        def __setitem__(self, where: Any, data: Any) -> None:
+            def go() -> None:
+                really_map.__setitem__(self, where, data)
+
+            watcher.write(self.inode, where.start, bytes(data), go)
+
+    def map_(descriptor: int, *rest: Any, **options: Any) -> mmap.mmap:
+        if _path_of(descriptor) not in names:
+            return really_map(descriptor, *rest, **options)
+        mapped = Map(descriptor, *rest, **options)
+        mapped.inode = os.fstat(descriptor).st_ino
+        return mapped
 
     def open_(path: Any, flags: int, *rest: Any, **options: Any) -> int:
         def go() -> int:
@@ -113,17 +141,47 @@ def watch_python(watcher: Watcher, database: Path) -> None:
         descriptor: int = watcher.open(str(path), bool(flags & os.O_CREAT), go)
         return descriptor
 
+    def write(descriptor: int, data: Any, offset: int) -> int:
+        if _path_of(descriptor) not in names:
+            return really_write(descriptor, data, offset)
+
+        def go() -> None:
+            assert really_write(descriptor, data, offset) == len(data), "written in part"
+
+        try:
+            watcher.write(os.fstat(descriptor).st_ino, offset, bytes(data), go)
+        except apsw.FullError:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+        return len(data)
+
     def sync(descriptor: Any, how: Callable[[Any], None]) -> None:
         inode = os.fstat(descriptor).st_ino
         if inode == folder:
             watcher.sync_folder(lambda: how(descriptor))
         else:
-            path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-            watcher.sync(inode, path, "Python", lambda: how(descriptor))
+            watcher.sync(inode, _path_of(descriptor), "Python", lambda: how(descriptor))
 
-    os.open = open_
+    def unlink(path: Any, **options: Any) -> None:
+        if str(path) in names:
+            watcher.delete(str(path), lambda: really_unlink(path, **options))
+        else:
+            really_unlink(path, **options)
+
+    def rename(src: Any, dst: Any, **options: Any) -> None:
+        if str(src) in names:
+            watcher.rename(str(src), str(dst), lambda: really_rename(src, dst, **options))
+        else:
+            really_rename(src, dst, **options)
+
+    os.open, os.pwrite = open_, write
+    mmap.mmap = map_  # type: ignore[assignment,misc]
     os.fsync = lambda fd: sync(fd, really_sync)
     os.fdatasync = lambda fd: sync(fd, really_sync_data)
+    os.unlink, os.rename = unlink, rename
+
+
+def _path_of(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  # asked for with every write
 
 
 def _nothing() -> None:

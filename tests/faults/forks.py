@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from localqueue.queue import PersistentQueue
 from localqueue.stores.sqlite import fork
+from localqueue.stores.sqlite.daybook import book
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.faults.nursery import say, say_and_wait
 
 TIMEOUT = 0.3
+NOTED = 5
+"""Puts of a parent before it forks: most are in the daybook alone then."""
 Queue = PersistentQueue[Any]
 
 
@@ -27,8 +32,7 @@ def fork_in_transaction(path: str, defect: str | None) -> None:
     """
     if defect == "KnowsNoForks":
         fork.watch = lambda one: None
-    queue = open_queue(path)
-    queue.qsize()
+    queue = _noting(path)
     inside = threading.Event()
 
     def stay() -> float:
@@ -51,16 +55,22 @@ def fork_and_work(path: str, children: int, each: int) -> None:
 
     Every put is told when it was answered; the parent goes on until it is killed.
     """
-    queue = open_queue(path)
-    queue.put(["parent", 0])
+    queue = _noting(path)
     for number in range(children):
         if not os.fork():
             for step in range(each):
                 queue.put([f"child {number}", step])
             os._exit(0)
     say_and_wait("forked")
-    step = 0
-    while True:
-        step += 1
+    for step in count(NOTED):
         queue.put(["parent", step])
         say(step)
+
+
+def _noting(path: str) -> Queue:
+    book.WARM_UP = 0
+    queue = open_queue(path)
+    for step in range(NOTED):
+        queue.put(["parent", step])
+    assert Path(f"{path}-daybook").exists()
+    return queue

@@ -14,6 +14,9 @@ from typing import Any
 from localqueue.errors import LocalQueueError, StoreFull
 from localqueue.queue import PersistentQueue
 from localqueue.stores.sqlite.ballast import Ballast
+from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 SIZE = "40m"
 """Of the file system: more than twice the ballast."""
@@ -67,6 +70,42 @@ def open_when_full(folder: Path) -> dict[str, Any]:
     refused = in_another_process("put", folder)["put"]
     foreign.unlink()
     return {"refused": refused, "drained": in_another_process("drain", folder)["drained"]}
+
+
+def post_when_full(folder: Path) -> dict[str, Any]:
+    """What is noted has to be posted when somebody else has filled the disk."""
+    book.WARM_UP = 0
+    queue = open_queue(folder)
+    for number in range(500):
+        queue.put(number)
+    assert isinstance(queue.store, SQLiteQueueStore)
+    noted = queue.store.diagnostics()["file"]["daybook_events"]
+    foreign = take_the_rest(folder)
+    refused = [in_another_process("put", folder)["put"], _try_put(queue)]
+    counted = queue.stats().total
+    drained = in_another_process("drain", folder)["drained"]
+    foreign.unlink()
+    return {
+        "noted": noted,
+        "refused": refused,
+        "counted": counted,
+        "drained": drained,
+        "resumed": _puts_again(queue),
+    }
+
+
+def no_room_for_a_book(folder: Path) -> dict[str, Any]:
+    """There is room for messages, but not for a daybook beside them."""
+    book.WARM_UP = 0
+    queue = open_queue(folder)
+    queue.put(0)
+    foreign = take_the_rest(folder)
+    os.truncate(foreign, foreign.stat().st_size - 900_000)
+    for number in range(1, 20):
+        queue.put(number)
+    found = Companions(folder / "queue.sqlite3").daybook.exists()
+    drained = in_another_process("drain", folder)["drained"]
+    return {"found": found, "drained": drained, "resumed": _puts_again(queue)}
 
 
 def take_the_rest(folder: Path) -> Path:

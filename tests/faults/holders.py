@@ -14,6 +14,7 @@ from typing import Any
 from localqueue.errors import LocalQueueError
 from localqueue.queue import PersistentQueue
 from localqueue.stores.sqlite import turnstile
+from localqueue.stores.sqlite.daybook import book
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.faults.nursery import Child, say, say_and_wait
 
@@ -51,6 +52,41 @@ def stop_in_transaction(path: str) -> None:
     queue.store.record_worker_heartbeat("jobs", "stopped", now=stop_self)
     # Not closed: that takes the lock once more.
     os._exit(0)
+
+
+def stop_with_a_book(path: str) -> None:
+    """The same, with entries in the daybook that the transaction is about to post."""
+    queue = _noting(path)
+    say_and_wait("open")
+    queue.put("noted")
+    queue.store.record_worker_heartbeat("jobs", "stopped", now=stop_self)
+    os._exit(0)
+
+
+def stop_in_sync_of_the_book(path: str) -> None:
+    """Be stopped after a put was noted, while the disk is waited for."""
+    queue = _noting(path)
+    say_and_wait("open")
+    # Whoever has called meanwhile has the book: it is ours again with this.
+    queue.put("posts", delay=3600)
+    sync = os.fdatasync
+    os.fdatasync = lambda fd: (stop_self() if _is_book(fd) else None, sync(fd))[1]
+    queue.put("synced late")
+    os.fdatasync = sync
+    queue.store.close()
+
+
+def _noting(path: str) -> Queue:
+    """One whose plain puts are noted."""
+    book.WARM_UP = 0
+    queue = open_queue(path, timeout=30.0)
+    queue.put("in the tables")
+    queue.put("noted before")
+    return queue
+
+
+def _is_book(descriptor: Any) -> bool:
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink()).endswith("-daybook")
 
 
 def stop_in_sync(path: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from localqueue.stores.sqlite.companions import Companions
-from tests.faults.defects import DEFECTS
+from tests.faults.defects import prepare
 from tests.faults.driver import Connection, Driver
 from tests.faults.files import NAME, Files, Watcher, watch_python
 
@@ -31,7 +31,7 @@ class Killer(Watcher):
         self._files = Files(self)
         driver = Driver(NAME)
         if defect is not None:
-            driver.connection = type(defect, (DEFECTS[defect], Connection), {})
+            driver.connection = type(defect, (prepare(defect), Connection), {})
         driver.install()
         watch_python(self, self._database)
         really_lock, really_write = fcntl.flock, os.write
@@ -60,6 +60,9 @@ class Killer(Watcher):
         self._around(go)
 
     def delete(self, path: str, go: Callable[[], None]) -> None:
+        self._around(go)
+
+    def rename(self, path: str, to: str, go: Callable[[], None]) -> None:
         self._around(go)
 
     def _around(self, go: Callable[[], Any]) -> Any:

@@ -8,15 +8,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from localqueue.errors import StoreError
+from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.faults.nursery import Nursery
 from tests.faults.operations import open_queue
 from tests.faults.oracle import Entry, read_oracle
-from tests.faults.soundness import check_file
+from tests.faults.soundness import Unsound, check_file
 
 NEVER_THE_SAME = {
     *("at", "pos", "due_at", "created_at", "leased_at", "enqueued_at", "failed_at", "expires_at"),
     *("last_seen", "updated_at", "waited", "entries", "boot_id", "offset", "bits", "checksum"),
 }
+UP_TO_WHICH_EVENT = ("mark", "daybook")
+"""The daybook was posted: not the same for what was noted and for what went to the tables."""
+NOT_REPLAYED = {"trim", "migration", "last migration", "a book of a later time"}
 Signature = list[tuple[Any, ...]]
 
 
@@ -53,9 +59,11 @@ class Moments:
             f"operations:{work}", str(path), str(oracle), self.name, *arguments
         )
         assert status == -9, "the worker failed"
+        _post(path)
         found = self._signature(path)
         if goes_on:
             _go_on(path)
+            assert not Companions(path).daybook.exists()
             self._signature(path)
         answers = read_oracle(oracle)
         shutil.rmtree(folder)
@@ -66,8 +74,8 @@ class Moments:
             raise Between(f"{self.name}, moment {moment}: {ended.found[-3:]}")
 
     def _signature(self, path: Path) -> Signature:
-        # What is trimmed cannot be replayed, nor what the first version did.
-        return _signature(path, trimmed=self.name in ("trim", "migration", "last migration"))
+        # What is trimmed cannot be replayed, nor what the first version did, nor what a boot skips.
+        return _signature(path, trimmed=self.name in NOT_REPLAYED)
 
 
 def some(count: int, few: int | None) -> list[int]:
@@ -90,9 +98,19 @@ def _signature(path: Path, *, trimmed: bool) -> Signature:
             info = db.execute(f"PRAGMA table_info({table})").fetchall()
             columns = ", ".join(column[1] for column in info if column[1] not in NEVER_THE_SAME)
             rows = db.execute(f"SELECT {columns} FROM {table}").fetchall() if columns else []
-            found += [(table, *row) for row in rows]
+            found += [(table, *row) for row in rows if (table, row[0]) != UP_TO_WHICH_EVENT]
     check_file(path, trimmed=trimmed)
     return found
+
+
+def _post(path: Path) -> None:
+    """Have the next process bring into the tables what the killed one has noted."""
+    if Companions(path).daybook.exists():
+        try:
+            with SQLiteQueueStore(path) as store:
+                store.queues()
+        except StoreError as error:
+            raise Unsound(f"its daybook cannot be posted: {error}") from error
 
 
 def _go_on(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from localqueue.errors import StoreError
 from localqueue.queue import PersistentQueue
 from localqueue.stores.sqlite import connection
+from localqueue.stores.sqlite.daybook import book
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.faults.nursery import say, say_and_wait
 
@@ -23,6 +24,7 @@ def keep_putting(path: str, durability: Any, defect: str | None) -> None:
 
     With a defect it may never be refused, and ends by itself.
     """
+    book.WARM_UP = 0
     if defect == "DoesNotLook":
         connection.check_same_file = lambda path, inode: None
     queue: PersistentQueue[Any] = PersistentQueue(
@@ -49,6 +51,15 @@ def _put(queue: PersistentQueue[Any], who: int, end: float) -> None:
             say(["stored", began, [who, step]])
         if refused > AFTERWARDS or began > end:
             return
+
+
+def note(path: str, values: list[Any]) -> None:
+    """Put them one by one, say how many, and live on with most of them in the daybook alone."""
+    book.WARM_UP = 0
+    queue: PersistentQueue[Any] = PersistentQueue("jobs", store=SQLiteQueueStore(path))
+    for value in values:
+        queue.put(value)
+    say_and_wait(len(values))
 
 
 def put_behind_a_holder(path: str, durability: Any) -> None:

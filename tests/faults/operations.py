@@ -16,9 +16,12 @@ from typing import Any, NamedTuple
 from localqueue.errors import LocalQueueError
 from localqueue.policies.journal import Journal
 from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.connection import CHECKPOINT_AT
+from localqueue.stores.sqlite.daybook import book
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.verbs.fold import EVERY
+from localqueue.testing import ManualClock
 from tests.faults.oracle import Oracle
 from tests.migration.test_migrations import ROWS_OF_VERSION_1, ROWS_OF_VERSION_2, make_file
 
@@ -114,6 +117,77 @@ def _leased(n: int) -> Callable[[Path], Any]:
     return before
 
 
+def _about_to_note(path: Path, durability: Any = "full") -> Queue:
+    """From now on whatever can be noted is; there is no daybook yet."""
+    book.WARM_UP = 0
+    store = SQLiteQueueStore(path, durability=durability, timeout=30.0)
+    queue: Queue = PersistentQueue("jobs", store=store, lease_timeout=3600)
+    queue.put("in the tables")
+    return queue
+
+
+def _noting(path: Path, durability: Any = "full") -> Queue:
+    queue = _about_to_note(path, durability)
+    queue.put("noted")
+    assert all(queue.ack_many(queue.get_messages(3, block=False)))
+    assert Companions(path).daybook.exists()
+    return queue
+
+
+def _noting_relaxed(path: Path) -> Queue:
+    return _noting(path, "relaxed")
+
+
+def _posted(path: Path) -> Queue:
+    """What was noted is in the tables, and still in the daybook, too."""
+    queue = _noting(path)
+    queue.put("posts", delay=3600)
+    return queue
+
+
+def _noted_leases(n: int) -> Callable[[Path], Any]:
+    def before(path: Path) -> Any:
+        queue = _noting(path)
+        return queue, queue.get_messages(n, block=False)
+
+    return before
+
+
+def left_by_the_killed(path: Path) -> None:
+    """The file, its -wal and its daybook, with entries that nobody has posted."""
+    some_messages(path)
+    pid = os.fork()
+    if not pid:
+        _noting(path)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert Companions(path).daybook.exists()
+
+
+def of_a_later_time(path: Path) -> None:
+    """A file that has lost its last transactions, as to a power cut, but not what was noted after
+    them.
+    """
+    some_messages(path)
+    backup = path.read_bytes()
+    left_by_the_killed(path)
+    Companions(path).wal.unlink()
+    path.write_bytes(backup)
+
+
+def _boot(store: SQLiteQueueStore) -> None:
+    """Leaves out many events in one transaction: it comes past those of a lost daybook."""
+    store.open_clock(ManualClock(boot="the next"))
+
+
+def of_another_database(path: Path) -> None:
+    """A daybook that somebody has left here with a file that is gone."""
+    other = path.with_name("other.sqlite3")
+    left_by_the_killed(other)
+    some_messages(path)
+    Companions(other).daybook.rename(Companions(path).daybook)
+
+
 OPERATIONS: dict[str, Operation] = {
     "new file": Operation(nothing, SQLiteQueueStore, lambda store: store.queues()),
     "put": Operation(some_messages, _opened, lambda queue: queue.put("new")),
@@ -133,7 +207,29 @@ OPERATIONS: dict[str, Operation] = {
     "close": Operation(about_to_checkpoint, _opened, lambda queue: queue.store.close()),
     "migration": Operation(of_version_1, SQLiteQueueStore, lambda store: store.queues()),
     "last migration": Operation(of_version_2, SQLiteQueueStore, lambda store: store.queues()),
+    "new book": Operation(some_messages, _about_to_note, lambda queue: queue.put("first")),
+    "noted put": Operation(some_messages, _noting, lambda queue: queue.put("new")),
+    "noted put_many": Operation(some_messages, _noting, lambda queue: queue.put_many(range(20))),
+    "noted get": Operation(some_messages, _noting, lambda queue: queue.get_message(block=False)),
+    "noted ack": Operation(some_messages, _noted_leases(1), lambda it: it[0].ack(it[1][0])),
+    "noted ack_many": Operation(some_messages, _noted_leases(5), lambda it: it[0].ack_many(it[1])),
+    "put through memory": Operation(some_messages, _noting_relaxed, lambda queue: queue.put("new")),
+    "posting": Operation(some_messages, _noting, lambda queue: queue.put("posts", delay=3600)),
+    "heartbeat that posts": Operation(
+        some_messages, _noting, lambda queue: queue.record_worker_heartbeat("w1")
+    ),
+    "next generation": Operation(some_messages, _posted, lambda queue: queue.put("over it")),
+    "close of the book": Operation(some_messages, _noting, lambda queue: queue.store.close()),
+    "posting for the killed": Operation(
+        left_by_the_killed, open_queue, lambda queue: queue.put("next")
+    ),
+    "a book of a later time": Operation(of_a_later_time, SQLiteQueueStore, _boot),
+    "a stranger's book": Operation(
+        of_another_database, open_queue, lambda queue: queue.put("next")
+    ),
 }
+UNCHANGED = {"close", "close of the book"}
+"""Operations that leave the file with what was in it."""
 
 
 # --- the worker -----------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +15,11 @@ from typing import Any
 from localqueue.errors import StoreError
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
-from localqueue.stores.sqlite import turnstile
-from localqueue.stores.sqlite.durability import Wal
+from localqueue.stores.sqlite import connection, turnstile
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook.book import Daybook
+from localqueue.stores.sqlite.daybook.file import DaybookFile
+from localqueue.stores.sqlite.durability import Placed
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 
 Queue = PersistentQueue[Any]
@@ -30,6 +35,9 @@ class Work:
         self._chance = random.Random(seed)
 
     def step(self, number: int) -> None:
+        if number % 12 == 11:
+            # Others are alone for a while: who takes turns with every call notes nothing.
+            time.sleep(0.01)
         dice = self._chance.random()
         if dice < 0.45:
             self._answered_put([self.queue.put([self._seed, number])])
@@ -70,8 +78,20 @@ def open_queue(path: Path, durability: Any) -> Queue:
     return PersistentQueue("jobs", store=store, lease_timeout=3600)
 
 
+def use_the_book_at_once() -> None:
+    """Note what can be noted from the second call on."""
+    book.WARM_UP = 0
+
+
 def work(
-    path: str, log: str, seed: int, steps: int, threads: int, durability: str, unsynced: str | None
+    path: str,
+    log: str,
+    seed: int,
+    steps: int,
+    threads: int,
+    durability: str,
+    unsynced: str | None,
+    defect: str | None,
 ) -> None:
     """So many steps in each thread; alone, the file is closed and opened again on the way."""
     from tests.faults.recorder import Recorder
@@ -79,11 +99,20 @@ def work(
     database = Path(path)
     recorder = Recorder(log, database, unsynced=unsynced)
     recorder.install()
+    use_the_book_at_once()
+    if defect == "OverwritesTooSoon":
+        Daybook.needs_lasting_tables = lambda self: False  # type: ignore[method-assign]
+    elif defect == "KnowsOnlyItsOwn":
+        DaybookFile.has_to_last = lambda self: False  # type: ignore[method-assign]
     queue = open_queue(database, durability)
+
+    def mark(verb: str, what: Any) -> None:
+        recorder.mark(verb, what, durability)
+
     if threads > 1:
-        _in_threads(recorder, queue, seed, steps, threads)
+        _in_threads(mark, queue, seed, steps, threads)
         return
-    todo = Work(recorder.mark, queue, seed)
+    todo = Work(mark, queue, seed)
     for number in range(steps):
         if number % 90 == 89:
             todo.queue.store.close()
@@ -91,11 +120,11 @@ def work(
         todo.step(number)
 
 
-def _in_threads(recorder: Any, queue: Queue, seed: int, steps: int, threads: int) -> None:
+def _in_threads(mark: Any, queue: Queue, seed: int, steps: int, threads: int) -> None:
     failed: list[BaseException] = []
 
     def run(who: int) -> None:
-        todo = Work(recorder.mark, queue, seed * 1000 + who)
+        todo = Work(mark, queue, seed * 1000 + who)
         try:
             for number in range(steps):
                 todo.step(number)
@@ -111,18 +140,51 @@ def _in_threads(recorder: Any, queue: Queue, seed: int, steps: int, threads: int
         raise failed[0]
 
 
+def work_evenly(path: str, log: str, rounds: int, length: int) -> None:
+    """Fill the daybook again and again with entries of one size: each lies where one lay before.
+
+    The older ones are on the disk, as the system sees to it after a while; what they were posted to
+    is not, since the store is a relaxed one.
+    """
+    from tests.faults.recorder import Recorder
+
+    database = Path(path)
+    recorder = Recorder(log, database)
+    recorder.install()
+    use_the_book_at_once()
+    for one in range(rounds):
+        queue = open_queue(database, "relaxed")
+        for generation in ("older", "newer"):
+            # Posts what is noted, and is no event.
+            queue.record_worker_heartbeat("w1")
+            for number in range(24):
+                value = f"{one:06}{generation}{number:06}" * length
+                message = queue.put(value)
+                recorder.mark("put", [(message.id, value)])
+            if generation == "older":
+                descriptor = os.open(f"{database}-daybook", os.O_RDWR)
+                os.fdatasync(descriptor)
+                os.close(descriptor)
+        queue.store.close()
+
+
 def work_on_a_failing_disk(
-    path: str, log: str, seed: int, steps: int, fails_at: int, of: str, defect: str | None
+    path: str, log: str, seed: int, steps: int, fails_at: int, of: str, end: str, defect: str | None
 ) -> None:
     """Go on whatever fails: what is answered after the disk failed has to stay as well."""
     from tests.faults.recorder import FailingDisk
 
-    recorder = FailingDisk(log, Path(path), fails_at=fails_at, of=of)
+    recorder = FailingDisk(log, Path(path), fails_at=fails_at, of=of, end=end)
     recorder.install()
+    use_the_book_at_once()
+    if of == "SQLite":
+        # It syncs for checkpoints, and what is noted takes few pages of the -wal.
+        connection.CHECKPOINT_AT = 300
     if defect == "AnswersAllTheSame":
-        Wal.sync = _without_errors(Wal.sync)  # type: ignore[assignment,method-assign]
+        Placed.sync = _without_errors(Placed.sync)  # type: ignore[method-assign,assignment]
     elif defect == "DoesNotRepair":
-        turnstile.Turnstile.marks = lambda self: b""  # type: ignore[method-assign]
+        look = turnstile.Turnstile.marks
+        turnstile.Turnstile.marks = lambda self: look(self)[:0]  # type: ignore[method-assign]
     todo = Work(recorder.mark, open_queue(Path(path), "full"), seed)
     for number in range(steps):
         try:
@@ -131,9 +193,9 @@ def work_on_a_failing_disk(
             recorder.mark("failed", str(error))
 
 
-def _without_errors(sync: Callable[[Wal], None]) -> Callable[[Wal], None]:
-    def try_to_sync(wal: Wal) -> None:
+def _without_errors(sync: Callable[[Placed], None]) -> Callable[[Placed], None]:
+    def try_to_sync(file: Placed) -> None:
         with suppress(OSError):
-            sync(wal)
+            sync(file)
 
     return try_to_sync

@@ -20,6 +20,7 @@ from tests.faults.records import (
     DELETE,
     LOST,
     MARK,
+    RENAME,
     SYNC,
     SYNC_FOLDER,
     TRUNCATE,
@@ -89,6 +90,11 @@ class Recorder(Watcher):
             go()
             self.record(DELETE, Path(path).name)
 
+    def rename(self, path: str, to: str, go: Callable[[], None]) -> None:
+        with self.alone():
+            go()
+            self.record(RENAME, Path(path).name, Path(to).name)
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         with self._thread:
@@ -103,24 +109,25 @@ class Recorder(Watcher):
 
 
 class FailingDisk(Recorder):
-    """A disk that once cannot write what a -wal was given, and says so when it is synced.
+    """A disk that once cannot write what a file was given, and says so when it is synced.
 
     As on Linux: what could not be written is let go and never tried again, and every descriptor
     that was open at the time is told once, with its next sync. It happens at a sync of this number
-    that Python makes, or SQLite.
+    that Python makes, or SQLite, of the file whose name ends so.
     """
 
-    def __init__(self, log: str, database: Path, *, fails_at: int, of: str) -> None:
+    def __init__(self, log: str, database: Path, *, fails_at: int, of: str, end: str) -> None:
         super().__init__(log, database)
         self._failures = os.open(f"{log}-failures", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         self._fails_at = fails_at
         self._of = of
+        self._end = end
         self._syncs = 0
         self._told: dict[tuple[str, int], int] = {}
 
     def open(self, path: str, creates: bool, go: Callable[[], Any]) -> Any:
         answer = super().open(path, creates, go)
-        if path.endswith("-wal"):
+        if path.endswith(_SYNCED):
             inode = Path(path).stat().st_ino
             if isinstance(answer, int):
                 self._told["Python", inode] = self._failed(inode)
@@ -130,9 +137,10 @@ class FailingDisk(Recorder):
         return answer
 
     def _sync(self, inode: int, path: str, by: str) -> None:
-        if path.endswith("-wal"):
-            self._syncs += by == self._of
-            if by == self._of and self._syncs == self._fails_at:
+        if path.endswith(_SYNCED):
+            its_turn = by == self._of and path.endswith(self._end)
+            self._syncs += its_turn
+            if its_turn and self._syncs == self._fails_at:
                 self.record(LOST, inode)
                 os.write(self._failures, b"%20d" % inode)
             if self._told[by, inode] < self._failed(inode):
@@ -148,6 +156,7 @@ class FailingDisk(Recorder):
         return failed.count(inode)
 
 
+_SYNCED = ("-wal", "-daybook")
 _INPUT_OUTPUT_ERRORS: dict[str, Callable[[], Exception]] = {
     "SQLite": lambda: apsw.exception_for(apsw.SQLITE_IOERR_FSYNC),
     "Python": lambda: OSError(errno.EIO, os.strerror(errno.EIO)),

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-CREATE, DELETE, WRITE, TRUNCATE, SYNC, LOST, SYNC_FOLDER, MARK = range(8)
+CREATE, DELETE, RENAME, WRITE, TRUNCATE, SYNC, LOST, SYNC_FOLDER, MARK = range(9)
 
 Record = tuple[Any, ...]
 """Its kind, and what belongs to it: names of files, inodes, data, or what was answered."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 READY, DELAYED, HELD, INFLIGHT, DEAD = range(5)
 ENQUEUED, LEASED, EXTENDED, ACKED, RELEASED, LEASE_EXPIRED, DEAD_LETTERED = 1, 3, 4, 5, 6, 7, 8
+COUNTED = 19
 
 
 class Unsound(AssertionError):

@@ -20,7 +20,9 @@ from tests.faults.nursery import ROOT, Nursery, environment
 
 FEW = 3
 PUTS = {"put", "put_many", "fold", "checkpoint"}
+PUTS |= {"new book", "noted put", "noted put_many", "posting", "next generation"}
 SETTLES = {"get", "ack_many", "release", "dead_letter"}
+SETTLES |= {"noted get", "noted ack", "noted ack_many", "heartbeat that posts"}
 MOUNT = f'mount -t tmpfs -o size={SIZE} tmpfs "$0" && exec "$@"'
 
 
@@ -79,6 +81,26 @@ def test_a_disk_that_others_have_filled_is_drained_and_goes_on(tmp_path: Path) -
 
     assert told["refused"] == ["StoreFull"] * 2
     assert told["drained"] == list(range(500))
+    assert told["resumed"]
+
+
+def test_what_was_noted_before_others_filled_the_disk_is_drained_and_goes_on(
+    tmp_path: Path,
+) -> None:
+    told = on_a_small_disk(tmp_path, "post_when_full")
+
+    assert told["noted"] > 100
+    assert told["refused"] == ["StoreFull"] * 2
+    assert told["counted"] == 500
+    assert told["drained"] == list(range(500))
+    assert told["resumed"]
+
+
+def test_where_there_is_no_room_for_a_daybook_messages_go_to_the_tables(tmp_path: Path) -> None:
+    told = on_a_small_disk(tmp_path, "no_room_for_a_book")
+
+    assert not told["found"]
+    assert told["drained"] == list(range(20))
     assert told["resumed"]
 
 

@@ -1,7 +1,8 @@
 """A process that forks with the queue open, and is killed.
 
 Proven: a lock that a killed parent held is free, though its child lives and had a copy of every
-descriptor; and children go on with the queue when their parent is killed in the middle of its work.
+descriptor; children go on with the queue when their parent is killed in the middle of its work; and
+what the parent had noted before it forked is there.
 (What parent and child do with the queue otherwise is in ``tests/unit/stores/test_fork.py``.)
 """
 
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from localqueue.errors import StoreBusy
-from tests.faults.forks import open_queue
+from tests.faults.forks import NOTED, open_queue
 from tests.faults.nursery import Child
 from tests.faults.soundness import check_file
 
@@ -46,9 +47,11 @@ def test_a_lock_does_not_outlive_its_killed_owner_in_a_child(path: Path) -> None
     with orphan(path):
         queue = open_queue(str(path))
         queue.put("after")
+        values = [message.value for message in queue.peek(1000)]
         queue.store.close()
 
     check_file(path)
+    assert values == ["before", *(["parent", step] for step in range(NOTED)), "after"]
 
 
 def test_a_lock_that_a_child_inherits_is_caught(path: Path) -> None:
@@ -74,4 +77,4 @@ def test_children_go_on_when_their_parent_is_killed(path: Path) -> None:
         of_child = [step for who, step in values[1:] if who == f"child {number}"]
         assert of_child == list(range(40))
     of_parent = [step for who, step in values[1:] if who == "parent"]
-    assert of_parent[: len(answered) + 1] == [0, *answered]
+    assert of_parent[: len(answered) + NOTED] == [*range(NOTED), *answered]

@@ -1,7 +1,8 @@
 """SIGKILL at every write, sync, lock and deletion of an operation, before it and right after it.
 
 Proven: the file is then as it was before the operation, or as it is after it, and never between; it
-is the latter as soon as the operation was answered; and whoever opens it next goes on.
+is the latter as soon as the operation was answered; and whoever opens it next goes on. What was
+noted in the daybook counts as being in the file: the next process brings it there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pytest
 
 from tests.faults.moments import Between, Moments, some
 from tests.faults.nursery import Nursery
-from tests.faults.operations import OPERATIONS
+from tests.faults.operations import OPERATIONS, UNCHANGED
 from tests.faults.soundness import Unsound
 
 FEW = 5
@@ -45,10 +46,16 @@ def test_a_kill_leaves_the_state_before_the_operation_or_the_one_after_it(
     count = kill_at_all(moments, few)
 
     assert count > 3, "there was something to be killed at"
-    assert (moments.before == moments.after) == (name == "close")
+    assert (moments.before == moments.after) == (name in UNCHANGED)
 
 
-@pytest.mark.parametrize("name", ["put", "get", "ack", "release", "dead_letter", "migration"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("put", "get", "ack", "release", "dead_letter", "migration"),
+        *("posting", "close of the book", "posting for the killed"),
+    ],
+)
 def test_an_operation_in_two_transactions_is_caught(
     nursery: Nursery, folder: Path, name: str
 ) -> None:
@@ -64,3 +71,13 @@ def test_an_answer_before_the_commit_is_caught(nursery: Nursery, folder: Path, n
 
     with pytest.raises(Between, match="answered, and not there"):
         kill_at(moments, None, "AnswersBeforeCommit")
+
+
+@pytest.mark.parametrize("name", ["new book", "noted put", "noted get", "noted ack"])
+def test_an_answer_before_the_entry_is_written_is_caught(
+    nursery: Nursery, folder: Path, name: str
+) -> None:
+    moments = Moments(nursery, folder, name)
+
+    with pytest.raises(Between, match="answered, and not there"):
+        kill_at(moments, None, "AnswersBeforeItIsNoted")

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from localqueue.errors import StoreMoved
 from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from tests.faults.nursery import Child
 from tests.faults.soundness import check_file
 
-ENDS = ("", "-wal", "-shm")
+ENDS = ("", "-wal", "-shm", "-daybook")
 
 
 @pytest.fixture
@@ -49,6 +51,18 @@ class Told(NamedTuple):
     refused: list[str]
 
 
+def note_and_be_killed(path: Path, *values: Any) -> None:
+    """Leave the file as a killed process does: the last values are in its daybook alone."""
+    with Child("movers:note", str(path), list(values)) as process:
+        assert process.hear() == len(values)
+        process.kill()
+    assert beside(path, "-daybook").exists()
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
+
+
 def put_while(path: Path, act: Callable[[], None], *given: Any) -> Told:
     """Let a process put, do something to its file, and hear what it says until it gives up."""
     with Child("movers:keep_putting", str(path), *given) as process:
@@ -67,7 +81,7 @@ def put_while(path: Path, act: Callable[[], None], *given: Any) -> Told:
 
 def delete(path: Path) -> None:
     for end in ENDS:
-        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+        beside(path, end).unlink(missing_ok=True)
 
 
 DURABILITIES = pytest.mark.parametrize("durability", ["full", "relaxed"])
@@ -116,7 +130,7 @@ def test_a_file_that_is_moved_away_takes_every_answered_put_along(
 
     def move() -> None:
         for end in ENDS:
-            path.with_name(f"{path.name}{end}").rename(away.with_name(f"{path.name}{end}"))
+            beside(path, end).rename(beside(away, end))
 
     told = put_while(path, move, durability, None)
 
@@ -124,6 +138,78 @@ def test_a_file_that_is_moved_away_takes_every_answered_put_along(
     assert not path.exists()
     moved = contents(away)
     assert [value for value in told.stored if value not in moved] == []
+
+
+def test_what_a_killed_process_has_noted_goes_where_its_files_are_moved(
+    path: Path, tmp_path: Path
+) -> None:
+    note_and_be_killed(path, *range(30))
+    away = tmp_path / "away.sqlite3"
+    for end in ("", "-wal", "-daybook"):
+        beside(path, end).rename(beside(away, end))
+
+    assert contents(away) == list(range(30))
+    assert not beside(away, "-daybook").exists()
+
+
+def test_a_daybook_of_another_database_is_kept_aside_and_changes_nothing(
+    path: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.sqlite3"
+    note_and_be_killed(other, "of the other", "noted by the other")
+    noted = beside(other, "-daybook").read_bytes()
+    fill(path, "mine")
+    beside(other, "-daybook").rename(beside(path, "-daybook"))
+
+    assert contents(path) == ["mine"]
+    [kept] = path.parent.glob(f"{path.name}-daybook-*")
+    assert kept.read_bytes() == noted
+
+
+def test_no_new_file_is_made_beside_what_a_file_that_is_gone_has_noted(
+    path: Path, tmp_path: Path
+) -> None:
+    note_and_be_killed(path, *range(30))
+    away = tmp_path / "away.sqlite3"
+    for end in ("", "-wal"):
+        beside(path, end).rename(beside(away, end))
+
+    with pytest.raises(StoreMoved):
+        fill(path, "new")
+
+    for end in ("", "-wal"):
+        beside(away, end).rename(beside(path, end))
+    assert contents(path) == list(range(30))
+
+
+def test_a_backup_that_is_restored_beside_an_old_daybook_is_left_as_it_was(
+    path: Path, tmp_path: Path
+) -> None:
+    fill(path, "in the backup")
+    backup = shutil.copy(path, tmp_path / "backup.sqlite3")
+    note_and_be_killed(path, *range(30))
+    for end in ("-wal", "-shm"):
+        beside(path, end).unlink()
+    shutil.copy(backup, path)
+
+    assert contents(path) == ["in the backup"]
+    fill(path, "afterwards")
+    assert contents(path) == ["in the backup", "afterwards"]
+
+
+def test_a_daybook_that_is_taken_for_ones_own_whoevers_it_is_is_caught(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.sqlite3"
+    note_and_be_killed(other, "of the other", "noted by the other")
+    fill(path, "mine")
+    beside(other, "-daybook").rename(beside(path, "-daybook"))
+    belongs_to = DaybookFile.belongs_to
+    monkeypatch.setattr(
+        DaybookFile, "belongs_to", lambda self, bits: belongs_to(self, bits) or True
+    )
+
+    assert contents(path) != ["mine"]
 
 
 @DURABILITIES

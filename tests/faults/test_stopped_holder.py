@@ -1,12 +1,14 @@
 """A process that is stopped with SIGSTOP while it holds the lock of the file, or waits for it.
 
 Proven: callers of other processes get StoreBusy within their timeout, in all their threads; who
-only reads is not held up; and all go on when the stopped one does. A process that is stopped while
-it waits for the disk holds up nobody.
+only reads is not held up, unless the stopped one has noted something that has to be posted first;
+and all go on when the stopped one does. A process that is stopped while it waits for the disk holds
+up nobody.
 """
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -84,11 +86,40 @@ def test_callers_are_told_in_time_while_the_next_in_line_is_stopped(path: Path) 
     check_done(afterwards)
 
 
-def test_a_process_that_is_stopped_while_it_syncs_holds_up_nobody(path: Path) -> None:
-    with Caller(path) as caller, stopped("stop_in_sync", path):
+@pytest.mark.parametrize("work", ["stop_in_sync", "stop_in_sync_of_the_book"])
+def test_a_process_that_is_stopped_while_it_syncs_holds_up_nobody(path: Path, work: str) -> None:
+    with Caller(path) as caller, stopped(work, path):
         answers = caller.calls()
 
     check_done(answers)
+
+
+def test_who_reads_needs_no_lock_while_the_tables_have_everything(path: Path) -> None:
+    reader = open_queue(str(path))
+    reader.qsize()
+
+    with stopped("stop_in_transaction", path):
+        began = time.monotonic()
+        assert reader.qsize() == len(reader.peek(100)) == 20
+        assert time.monotonic() - began < TIMEOUT
+
+    reader.store.close()
+
+
+def test_who_reads_is_told_in_time_when_what_the_stopped_one_has_noted_cannot_be_posted(
+    path: Path,
+) -> None:
+    reader = open_queue(str(path))
+    reader.qsize()
+
+    with stopped("stop_with_a_book", path):
+        began = time.monotonic()
+        with pytest.raises(StoreBusy):
+            reader.qsize()
+        check_busy([("StoreBusy", time.monotonic() - began)])
+
+    assert [message.value for message in reader.peek(100)][21:] == ["noted before", "noted"]
+    reader.store.close()
 
 
 def test_who_comes_while_a_holder_is_stopped_is_told_in_time(path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.faults.defects import plant
 from tests.faults.oracle import Oracle
@@ -21,21 +23,39 @@ MAXSIZE = 300
 Queue = PersistentQueue[Any]
 
 
-def open_queue(path: str, durability: Any = "full") -> Queue:
+def open_queue(path: str, *, bounded: bool = True, durability: Any = "full") -> Queue:
+    """What is put into a bounded queue goes to the tables, otherwise into the daybook."""
     store = SQLiteQueueStore(path, durability=durability, timeout=60.0)
-    return PersistentQueue("jobs", store=store, lease_timeout=LEASE, maxsize=MAXSIZE)
+    maxsize = MAXSIZE if bounded else 0
+    return PersistentQueue("jobs", store=store, lease_timeout=LEASE, maxsize=maxsize)
 
 
-def produce(path: str, oracle: str, seed: int, defect: str | None = None) -> None:
+def produce(path: str, oracle: str, seed: int, bounded: bool, defect: str | None = None) -> None:
     """Put values that nobody else puts, alone and in batches."""
     plant(defect)
-    told, queue, chance = Oracle(oracle), open_queue(path), random.Random(seed)
+    told, chance = Oracle(oracle), random.Random(seed)
+    tell_of_notes(told)
+    queue = open_queue(path, bounded=bounded)
     for step in count():
         pause(chance)
+        while not bounded and step % 50 == 0 and queue.qsize() > MAXSIZE:
+            time.sleep(0.005)
         if chance.random() < 0.2:
             put(told, queue, [[seed, step, place] for place in range(chance.randrange(2, 12))])
         else:
             put(told, queue, [[seed, step]])
+
+
+def tell_of_notes(told: Oracle) -> None:
+    """Use the daybook from the second call on; each entry is told when it was written."""
+    book.WARM_UP = 0
+    append = DaybookFile.append
+
+    def append_and_tell(file: DaybookFile, data: bytes, at: int) -> None:
+        append(file, data, at)
+        told.about("note", len(data))
+
+    DaybookFile.append = append_and_tell  # type: ignore[method-assign,assignment]
 
 
 def put(told: Oracle, queue: Queue, values: list[Any]) -> None:
@@ -50,10 +70,12 @@ def put(told: Oracle, queue: Queue, values: list[Any]) -> None:
     told.answered("put", [[message.id, message.value] for message in messages])
 
 
-def consume(path: str, oracle: str, seed: int, defect: str | None = None) -> None:
+def consume(path: str, oracle: str, seed: int, bounded: bool, defect: str | None = None) -> None:
     """Take messages and settle them, mostly by acknowledging; leave some to their lease's end."""
     plant(defect)
-    told, queue, chance = Oracle(oracle), open_queue(path), random.Random(seed)
+    told, chance = Oracle(oracle), random.Random(seed)
+    tell_of_notes(told)
+    queue = open_queue(path, bounded=bounded)
     while True:
         try:
             messages = queue.get_messages(chance.choice((1, 1, 1, 8)), timeout=1.0)

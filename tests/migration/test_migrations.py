@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,12 @@ from localqueue.errors import StoreError, StoreUnsupported
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite import connection, sql
+from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook.entries import size
+from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.turnstile import make_lock
 from localqueue.stores.sqlite.verbs.fold import EVERY
 
 HERE = Path(__file__).parent
@@ -76,7 +84,29 @@ INSERT INTO counter VALUES (1, 0, 1026), (2, 0, 4);
 INSERT INTO kept VALUES (1, 1026, 0, 0), (2, 4, 0, 0);
 UPDATE mark SET seq = 1030 WHERE name = 'fold';
 """
-ROWS = {1: ROWS_OF_VERSION_1, 2: ROWS_OF_VERSION_2, 3: ROWS_OF_VERSION_3}
+# A queue of version 4, folded up to 6: a life that is over, two messages that wait, one inflight.
+ROWS_OF_VERSION_4 = f"""
+INSERT INTO identity VALUES (0, '00112233445566aa');
+INSERT INTO clock VALUES (1, 'boot', 0.0);
+INSERT INTO queue VALUES (1, 'jobs', '{{}}', 1, NULL);
+INSERT INTO event (seq, at, queue, message, prev, kind, from_state, to_state, n, by) VALUES
+    (1, {NOW}, 1, NULL, NULL, 0, NULL, NULL, 1, 0), (2, {NOW}, 1, 2, NULL, 1, NULL, 0, 1, 0),
+    (3, {NOW}, 1, 3, NULL, 1, NULL, 0, 1, 0), (4, {NOW}, 1, 4, NULL, 1, NULL, 0, 1, 0),
+    (5, {NOW}, 1, 2, 2, 3, 0, 3, 1, 0), (6, {NOW}, 1, 2, 5, 5, 3, NULL, 1, 0),
+    (7, {NOW}, 1, 7, NULL, 1, NULL, 0, 1, 0), (8, {NOW}, 1, 3, 3, 3, 0, 3, 1, 0);
+INSERT INTO message (id, queue, state, rank, pos, due_at, created_at, attempts, token, leased_at,
+    last, checksum, value)
+VALUES
+    (3, 1, 3, 0, {NOW}, {NOW + 30}, {NOW}, 1, 8, {NOW}, 8, 0, CAST('"held"' AS BLOB)),
+    (4, 1, 0, 0, {NOW}, NULL, {NOW}, 0, NULL, NULL, 4, 0, CAST('"first"' AS BLOB)),
+    (7, 1, 0, 0, {NOW}, NULL, {NOW}, 0, NULL, NULL, 7, 0, CAST('"second"' AS BLOB));
+INSERT INTO counter VALUES (1, 0, 2);
+INSERT INTO kept VALUES (1, 6, 0, 0);
+INSERT INTO ended VALUES (2, 6);
+INSERT INTO span VALUES (1, 6, 1);
+UPDATE mark SET seq = 6;
+"""
+ROWS = {1: ROWS_OF_VERSION_1, 2: ROWS_OF_VERSION_2, 3: ROWS_OF_VERSION_3, 4: ROWS_OF_VERSION_4}
 
 
 def make_file(path: Path, version: int, rows: str) -> Path:
@@ -109,6 +139,12 @@ def file_of_version_2(tmp_path: Path) -> Path:
 def file_of_version_3(tmp_path: Path) -> Path:
     """A file of version 3, with a journal of two queues."""
     return make_file(tmp_path / "queue.sqlite3", 3, ROWS_OF_VERSION_3)
+
+
+@pytest.fixture
+def file_of_version_4(tmp_path: Path) -> Path:
+    """A file of version 4, from before there was a daybook."""
+    return make_file(tmp_path / "queue.sqlite3", 4, ROWS_OF_VERSION_4)
 
 
 def _seal(value: bytes, number: int, queue: int) -> int:
@@ -296,6 +332,170 @@ def test_what_the_former_version_folds_after_the_migration_is_found(
         assert _positions(store, "quiet")[:5] == [2, 5, 300, 1028, 1032]
         assert store.check().problems == ()
     assert (2, 1032, 1032) in _spans(file_of_version_3)
+
+
+@pytest.fixture
+def noted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can be noted is, from the first call on."""
+    monkeypatch.setattr(book, "WARM_UP", 0)
+
+
+def _put_as_version_4(path: Path, *values: bytes) -> None:
+    """As a process does that has had the file open since before the migration.
+
+    It takes the same lock and leaves its name there, but knows no daybook.
+    """
+    companions = Companions(path)
+    lock = make_lock(companions.lock, companions.turn)
+    lock.acquire(time.monotonic() + 10.0)
+    lock.marks()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    (newest,) = db.execute("SELECT max(seq) FROM event").fetchone()
+    for number, value in enumerate(values, newest + 1):
+        db.execute(
+            "INSERT INTO event (seq, at, queue, message, kind, to_state, n, by)"
+            " VALUES (?1, ?2, 1, ?1, 1, 0, 1, 0)",
+            (number, NOW + 1),
+        )
+        db.execute(
+            "INSERT INTO message (id, queue, state, rank, pos, created_at, last, checksum, value)"
+            " VALUES (?1, 1, 0, 0, ?2, ?2, ?1, ?3, ?4)",
+            (number, NOW + 1, _seal(value, number, 1), value),
+        )
+    db.execute("COMMIT")
+    db.close()
+    lock.release()
+    lock.close()
+
+
+def _unposted(path: Path) -> int:
+    """How many events stand in the daybook alone."""
+    db = sqlite3.connect(path)
+    (mark,) = db.execute("SELECT seq FROM mark WHERE name = 'daybook'").fetchone()
+    (bits,) = db.execute("SELECT bits FROM identity").fetchone()
+    db.close()
+    file = DaybookFile.open(Companions(path).daybook)
+    assert file is not None
+    assert file.belongs_to(bits)
+    events = sum(size(entry) for entry, _ in file.entries(mark))
+    file.close()
+    return events
+
+
+def _waiting(store: SQLiteQueueStore) -> list[bytes]:
+    return [message.body for message in store.peek("jobs", 100, now=NOW + 1)]
+
+
+def _migrate(path: Path) -> None:
+    with SQLiteQueueStore(path) as store:
+        store.queues()
+
+
+def test_nothing_is_noted_until_all_have_left_who_were_there_when_a_file_was_migrated(
+    file_of_version_4: Path, noted_at_once: None
+) -> None:
+    book_of_it = file_of_version_4.with_name(f"{file_of_version_4.name}-daybook")
+    with SQLiteQueueStore(file_of_version_4) as store:
+        store.enqueue_many([Put("jobs", b"1")], now=NOW + 1)
+        with SQLiteQueueStore(file_of_version_4) as another:
+            for _ in range(3):
+                another.enqueue_many([Put("jobs", b"2")], now=NOW + 1)
+            assert not book_of_it.exists()
+        for _ in range(3):
+            store.enqueue_many([Put("jobs", b"3")], now=NOW + 1)
+        assert not book_of_it.exists()
+
+    with SQLiteQueueStore(file_of_version_4) as store:
+        for _ in range(3):
+            store.enqueue_many([Put("jobs", b"4")], now=NOW + 1)
+        assert _unposted(file_of_version_4) > 0
+
+
+def test_a_migrated_file_has_a_daybook_that_is_posted(
+    file_of_version_4: Path, noted_at_once: None
+) -> None:
+    _migrate(file_of_version_4)
+    with SQLiteQueueStore(file_of_version_4) as store:
+        store.enqueue_many([Put("jobs", b'"before"')], now=NOW + 1)
+        store.enqueue_many([Put("jobs", b'"new"')], now=NOW + 1)
+        leased = store.lease(LeaseRequest(("jobs",), limit=4), now=NOW + 1)
+        noted = _unposted(file_of_version_4)
+
+        assert [message.body for message in leased] == [
+            b'"first"',
+            b'"second"',
+            b'"before"',
+            b'"new"',
+        ]
+        assert noted == 1 + 4
+        assert store.stats("jobs", now=NOW + 1).inflight == 1 + 4
+        assert _unposted(file_of_version_4) == 0
+        assert store.check().problems == ()
+
+
+def test_what_is_noted_when_a_foreign_writer_uses_its_numbers_gets_other_ones(
+    file_of_version_4: Path, noted_at_once: None
+) -> None:
+    _migrate(file_of_version_4)
+    with SQLiteQueueStore(file_of_version_4) as store:
+        store.enqueue_many([Put("jobs", b'"before"')], now=NOW + 1)
+        store.enqueue_many([Put("jobs", b'"noted"')], now=NOW + 1)
+        store.lease(LeaseRequest(("jobs",)), now=NOW + 1)
+        noted = _unposted(file_of_version_4)
+
+        _put_as_version_4(file_of_version_4, b'"theirs"', b'"theirs too"')
+        store.enqueue_many([Put("jobs", b'"after"')], now=NOW + 1)
+
+        assert noted == 2
+        assert _waiting(store) == [
+            b'"second"',
+            b'"before"',
+            b'"theirs"',
+            b'"theirs too"',
+            b'"noted"',
+            b'"after"',
+        ]
+        assert store.stats("jobs", now=NOW + 1).inflight == 2
+        assert store.check().problems == ()
+
+
+def test_what_a_killed_process_noted_is_not_lost_to_a_foreign_writer(
+    file_of_version_4: Path,
+) -> None:
+    _migrate(file_of_version_4)
+    program = f"""
+        import os, signal, sys
+        from localqueue.message import Receipt
+        from localqueue.stores.protocol import LeaseRequest, Put
+        from localqueue.stores.sqlite.daybook import book
+        from localqueue.stores.sqlite.store import SQLiteQueueStore
+        book.WARM_UP = 0
+        store = SQLiteQueueStore(sys.argv[1])
+        store.enqueue_many([Put("jobs", b'"before"')], now={NOW + 1})
+        for n in range(3):
+            store.enqueue_many([Put("jobs", b'"noted %d"' % n)], now={NOW + 1})
+        leased = store.lease(LeaseRequest(("jobs",), limit=5), now={NOW + 1})
+        ended = [Receipt("jobs", message.id, message.token) for message in leased[::2]]
+        assert store.ack_many(ended, now={NOW + 1}) == [True] * 3
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(file_of_version_4)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    noted = _unposted(file_of_version_4)
+    theirs = [b'"theirs %d"' % n for n in range(5)]
+    _put_as_version_4(file_of_version_4, *theirs)
+
+    with SQLiteQueueStore(file_of_version_4) as store:
+        store.enqueue_many([Put("jobs", b'"after"')], now=NOW + 1)
+        later = store.peek("jobs", 100, now=NOW + 100)
+
+        assert noted == 3 + 5 + 3
+        assert _waiting(store) == [*theirs, b'"noted 2"', b'"after"']
+        # Leased and not acknowledged: one of the tables, and one that was put into the book.
+        assert {b'"second"', b'"noted 0"'} < {message.body for message in later}
+        assert not {b'"first"', b'"before"', b'"noted 1"'} & {message.body for message in later}
+        assert store.check().problems == ()
 
 
 def test_a_migration_that_fails_leaves_the_old_file_as_it_was(

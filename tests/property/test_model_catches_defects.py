@@ -6,6 +6,7 @@ The same seeds pass without a defect in ``test_model.py``, so what is found here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,12 @@ import pytest
 from localqueue.clock import Now
 from localqueue.stores.memory import MemoryQueueStore
 from localqueue.stores.protocol import Enqueued, LeaseRequest, Put, StoredMessage
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook.book import Daybook
+from localqueue.stores.sqlite.daybook.entries import Acks, Entry, Leases, Puts, size
+from localqueue.stores.sqlite.daybook.knowledge import Knowledge
+from localqueue.stores.sqlite.daybook.line import Line
+from localqueue.stores.sqlite.daybook.posting import _Net
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import (
     ACKED,
@@ -38,7 +45,10 @@ from localqueue.stores.sqlite.verbs import (
 from localqueue.stores.sqlite.verbs.capacity import Admitted, Overflowed
 from localqueue.stores.sqlite.view import Transaction
 from localqueue.testing.model_run import compare_with_model
+from localqueue.testing.plain_operations import PlainOperations
 from localqueue.testing.side_by_side import Disagreement, SideBySide
+from tests.property.test_model import SHORT_GENERATION, in_a_file
+from tests.unit.stores.phrases import note_at_once
 
 SEEDS = (1, 2, 3)
 OPERATIONS = 8_000
@@ -47,9 +57,17 @@ Plant = Callable[[pytest.MonkeyPatch], type[MemoryQueueStore] | None]
 DEFECTS: dict[str, Plant] = {}
 
 
+NOTED_DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
+
+
 def defect(plant: Plant) -> Plant:
     DEFECTS[plant.__name__] = plant
     return plant
+
+
+def noted_defect(plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """One of a daybook, which only a store in a file has."""
+    NOTED_DEFECTS[plant.__name__] = plant
 
 
 def change_statement(patch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
@@ -392,6 +410,120 @@ def a_paused_queue_delivers(patch: pytest.MonkeyPatch) -> type[MemoryQueueStore]
             return found is not None and found[0].paused
 
     return Eager
+
+
+# --- in the daybook of a file -------------------------------------------------------------------
+@noted_defect
+def a_lease_that_is_noted_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    learn = Knowledge.learn
+
+    def forget(self: Knowledge, entry: Entry) -> None:
+        if not isinstance(entry, Leases):
+            learn(self, entry)
+
+    patch.setattr(Knowledge, "learn", forget)
+
+
+@noted_defect
+def an_end_of_a_posted_lease_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    learn = Knowledge.learn
+
+    def forget(self: Knowledge, entry: Entry) -> None:
+        learn(self, entry)
+        self._gone.clear()
+
+    patch.setattr(Knowledge, "learn", forget)
+
+
+@noted_defect
+def what_was_posted_is_expected_once_more(patch: pytest.MonkeyPatch) -> None:
+    go_on = Line.go_on
+
+    def keep(self: Line, since: float) -> None:
+        late = [*self._late]
+        go_on(self, since)
+        self._late += late
+
+    patch.setattr(Line, "go_on", keep)
+
+
+@noted_defect
+def a_message_that_is_acknowledged_stays_when_that_is_posted(patch: pytest.MonkeyPatch) -> None:
+    ack = _Net._ack
+
+    def keep(self: _Net, entry: Acks) -> None:
+        ack(self, entry)
+        self.gone.clear()
+
+    patch.setattr(_Net, "_ack", keep)
+
+
+@noted_defect
+def a_put_is_posted_twice(patch: pytest.MonkeyPatch) -> None:
+    unposted = Daybook.unposted
+
+    def twice(self: Daybook) -> Sequence[Entry]:
+        entries = unposted(self)
+        again = [entry for entry in entries if isinstance(entry, Puts)][:1]
+        after = sum(map(size, entries))
+        return [*entries, *(entry._replace(seq=entries[0].seq + after) for entry in again)]
+
+    patch.setattr(Daybook, "unposted", twice)
+
+
+@noted_defect
+def what_is_noted_comes_before_what_was_there(patch: pytest.MonkeyPatch) -> None:
+    def jump_the_queue(self: Line, puts: Puts) -> None:
+        self._late.append(puts)
+        self._let_in()
+
+    patch.setattr(Line, "add", jump_the_queue)
+
+
+@noted_defect
+def what_is_noted_comes_before_a_row_that_only_the_tables_can_deal_with(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    read = Line._read
+
+    def pass_by(self: Line, wanted: int) -> None:
+        read(self, wanted)
+        if self._is_blocked:
+            self._is_blocked = False
+            self._let_in()
+
+    patch.setattr(Line, "_read", pass_by)
+
+
+@noted_defect
+def who_reads_does_not_see_what_is_noted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Daybook, "is_ahead_of", lambda self, seq: False)
+
+
+@noted_defect
+def a_lease_is_noted_although_others_are_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Line, "is_anything_due", lambda self, now: False)
+
+
+@pytest.mark.parametrize("name", NOTED_DEFECTS)
+def test_the_model_finds_that_of_a_daybook(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note_at_once(monkeypatch)
+    monkeypatch.setattr(book, "MOST_EVENTS", SHORT_GENERATION)
+    NOTED_DEFECTS[name](monkeypatch)
+    make = in_a_file(tmp_path)
+
+    def compare() -> None:
+        for seed in SEEDS:
+            compare_with_model(
+                make, seed=seed, operations=OPERATIONS, shrink_seconds=0, kind=PlainOperations
+            )
+
+    with pytest.raises(Disagreement) as found:
+        compare()
+
+    assert isinstance(found.value.__cause__, Disagreement)
 
 
 @pytest.mark.parametrize("name", DEFECTS)

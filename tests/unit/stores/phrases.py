@@ -9,7 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from localqueue.queue import PersistentQueue
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook.book import Daybook
+from localqueue.stores.sqlite.daybook.entries import Entry
+from localqueue.stores.sqlite.daybook.planning import Noting
 
 PATIENCE = 20.0
 """How long a test waits for what must happen; only a failing one waits that long."""
@@ -42,6 +48,31 @@ def contents(path: Path) -> list[Any]:
 def delete(path: Path) -> None:
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         (path.parent / name).unlink(missing_ok=True)
+
+
+def note_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Stores that are opened from now on run every call as a transaction."""
+    patch.setattr(book, "WARM_UP", sys.maxsize)
+
+
+def note_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Stores that are opened from now on note the first call that can be noted."""
+    patch.setattr(book, "WARM_UP", 0)
+
+
+def count_noted(patch: pytest.MonkeyPatch) -> list[Entry]:
+    """Every entry that any store of this process notes from now on."""
+    noted: list[Entry] = []
+    note = Daybook.note
+
+    def counted(self: Daybook, noting: Noting) -> bool:
+        done = note(self, noting)
+        if done:
+            noted.extend(noting.entries)
+        return done
+
+    patch.setattr(Daybook, "note", counted)
+    return noted
 
 
 def run_program(program: str, path: Path) -> str:

@@ -121,6 +121,7 @@ def test_what_another_process_commits_is_counted_by_reading_it(
 
     assert store.qsize("jobs", now=NOW) == other.qsize("jobs", now=NOW) == EVERY + 4
     put(other)
+    assert other.qsize("jobs", now=NOW) == EVERY + 5  # It reads, so it has posted it.
     break_statement(monkeypatch, "event_tail")
     with pytest.raises(StoreError):
         store.qsize("jobs", now=NOW)

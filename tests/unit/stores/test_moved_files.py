@@ -117,6 +117,41 @@ os._exit(9)
         assert queue.get_nowait() == "important"
 
 
+def test_a_daybook_whose_file_is_gone_is_not_taken_for_that_of_a_new_one(path: Path) -> None:
+    code = f"""
+import os
+from localqueue import PersistentQueue
+from localqueue.stores.sqlite.daybook import book
+book.WARM_UP = 0
+queue = PersistentQueue("jobs", store_path={str(path)!r})
+queue.put("posted")
+queue.put("noted")
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    aside = path.with_name("aside.sqlite3")
+    for ending in ("", "-wal"):
+        path.with_name(f"{path.name}{ending}").rename(f"{aside}{ending}")
+
+    with pytest.raises(StoreMoved, match="-daybook is there and may hold its newest messages"):
+        PersistentQueue[Any]("jobs", store_path=path).put("other")
+
+    assert not path.exists()
+    for ending in ("", "-wal"):
+        Path(f"{aside}{ending}").rename(f"{path}{ending}")
+    assert contents(path) == ["posted", "noted"]
+
+
+def test_a_daybook_in_which_nothing_was_noted_keeps_nobody_from_beginning_anew(
+    path: Path,
+) -> None:
+    Path(f"{path}-daybook").write_bytes(bytes(1024 * 1024))
+
+    filled(path, "new")
+
+    assert contents(path) == ["new"]
+
+
 def test_a_folder_that_was_deleted_is_not_made_again(open_queue: Queue, path: Path) -> None:
     shutil.rmtree(path.parent)
 

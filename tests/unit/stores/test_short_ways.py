@@ -20,6 +20,7 @@ from localqueue.stores.protocol import LeaseRequest, Put, Settle, Settled, Store
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.verbs import enqueue, lease, publish, settle
+from tests.unit.stores.phrases import note_nothing
 
 NOW = 1_700_000_000.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -47,7 +48,7 @@ def without_short_ways(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lease, "lease_one", lambda *_: None)
     patch.setattr(lease, "lease_plain", lambda *_: None)
     patch.setattr(settle, "ack_plain", lambda tx, receipts: not receipts)
-    patch.setattr(settle, "_is_mere_ack", lambda item: False)
+    patch.setattr(settle, "is_mere_ack", lambda item: False)
 
 
 def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -163,6 +164,7 @@ class Script:
 def test_the_file_is_the_same_as_if_every_message_were_looked_at_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
+    note_nothing(monkeypatch)
     short, long = (Script(tmp_path / name, seed) for name in ("short.sqlite3", "long.sqlite3"))
 
     short.run(400)

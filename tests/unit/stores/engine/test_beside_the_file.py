@@ -53,6 +53,7 @@ def test_two_names_of_a_file_share_one_folder(tmp_path: Path) -> None:
     assert Companions(tmp_path / "other").folder == Companions(tmp_path / "queue.sqlite3").folder
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_full_disk_refuses_puts_is_drained_and_takes_puts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def fill_the_disk(store: object, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_call_that_needs_no_room_is_done_on_a_disk_that_just_became_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,13 +52,16 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
+@pytest.mark.parametrize("where", ["tables_only", "noting"])
 def test_a_full_store_syncs_puts_and_acks_before_it_answers_and_a_relaxed_one_does_not(
-    tmp_path: Path, disk: Disk
+    tmp_path: Path, disk: Disk, where: str, request: pytest.FixtureRequest
 ) -> None:
+    request.getfixturevalue(where)
     for kind, syncs in (("full", 2), ("relaxed", 0)):
         folder = tmp_path / kind
         folder.mkdir()
         with make_store(folder, durability=kind) as store:
+            put(store)
             disk.syncs = 0
             put(store)
             (leased,) = store.lease(LeaseRequest((QUEUE,), 1), now=1.0)
@@ -67,6 +70,7 @@ def test_a_full_store_syncs_puts_and_acks_before_it_answers_and_a_relaxed_one_do
             assert disk.syncs == syncs
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_lease_waits_for_the_disk_only_where_it_removes(tmp_path: Path, disk: Disk) -> None:
     with make_store(tmp_path) as store:
         put(store)
@@ -109,6 +113,7 @@ def test_sqlite_itself_syncs_only_at_checkpoints(tmp_path: Path) -> None:
         ) == (1,)
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_relaxed_store_has_the_system_begin_to_write_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +139,7 @@ def test_a_full_store_has_the_disk_at_work_before_it_waits_for_it(
         put(store)
         lease_all(store)
 
-    assert done == ["begun", "waited"]
+        assert done == ["begun", "waited"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file is asked for itself")
@@ -158,6 +163,7 @@ def test_nobody_asks_for_the_times_of_the_wal_between_two_puts(
     assert not [path for path in asked if path.endswith("-wal")]
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_synced_commits_write_over_zeros_that_stand_ready(tmp_path: Path) -> None:
     with make_store(tmp_path, durability="full") as store:
         wal = store.path.with_name(f"{store.path.name}-wal")
@@ -171,6 +177,7 @@ def test_synced_commits_write_over_zeros_that_stand_ready(tmp_path: Path) -> Non
         assert max(sizes) > 1024 * 1024
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_zeros_at_the_end_of_the_wal_are_no_messages(tmp_path: Path) -> None:
     with make_store(tmp_path, durability="full") as store:
         for _ in range(3 * opened.MAKE_READY):
@@ -187,6 +194,7 @@ def test_zeros_at_the_end_of_the_wal_are_no_messages(tmp_path: Path) -> None:
         assert again.check().ok
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_zeros_are_written_by_who_comes_to_the_end_and_by_nobody_else(tmp_path: Path) -> None:
     with make_store(tmp_path, durability="full") as store:
         for _ in range(2 * opened.MAKE_READY):
@@ -204,6 +212,7 @@ def test_zeros_are_written_by_who_comes_to_the_end_and_by_nobody_else(tmp_path: 
         assert wal.stat().st_size == size
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_relaxed_store_writes_no_zeros(tmp_path: Path) -> None:
     with make_store(tmp_path, durability="relaxed") as store:
         for _ in range(3 * opened.MAKE_READY):
@@ -213,6 +222,7 @@ def test_a_relaxed_store_writes_no_zeros(tmp_path: Path) -> None:
         assert wal.read_bytes()[-1000:] != bytes(1000)
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_disk_without_room_for_zeros_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,13 +298,29 @@ def test_nothing_is_stored_while_the_file_cannot_be_repaired(tmp_path: Path, dis
 
 
 def test_the_last_to_close_leaves_the_mark_of_a_failed_sync(tmp_path: Path, disk: Disk) -> None:
-    store = make_store(tmp_path)
+    store = make_store(tmp_path, timeout=0.1)
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM message").fetchall()
     disk.fails = True
     with pytest.raises(StoreError):
         put(store)
     store.close()
+    reader.close()
 
     assert (tmp_path / "queue.sqlite3-run" / "lock").read_bytes()[0] == 1
+
+
+def test_who_closes_repairs_what_a_failed_sync_has_left(tmp_path: Path, disk: Disk) -> None:
+    store = make_store(tmp_path)
+    disk.fails = True
+    with pytest.raises(StoreError):
+        put(store, b"unknown")
+    disk.fails = False
+    store.close()
+
+    assert not (tmp_path / "queue.sqlite3-run").exists()
+    assert bodies_without_wal(store.path) == [b"unknown"]
 
 
 def test_a_wal_that_was_deleted_is_noticed_before_anybody_is_answered(tmp_path: Path) -> None:
@@ -317,6 +343,7 @@ def test_a_wal_that_was_replaced_by_a_copy_is_noticed_as_well(tmp_path: Path) ->
             put(store)
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_large_wal_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opened, "LARGEST_WAL", 100_000)
     monkeypatch.setattr(opened, "LOOK_AT_WAL", 4)
@@ -359,6 +386,7 @@ def test_a_passing_fault_of_the_disk_is_over_with_the_next_call(tmp_path: Path, 
         assert lease_all(store) == [b"1"]
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_a_checkpoint_that_fails_after_the_commit_takes_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

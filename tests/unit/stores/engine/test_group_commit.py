@@ -47,6 +47,7 @@ def done(store: SQLiteQueueStore, figure: str) -> int:
     return int(runner_of(store).figures()[figure])
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_calls_that_wait_together_share_a_commit_and_a_sync(
     store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_who_is_interrupted_while_each_runs_alone_tells_nobody_what_was_undone(
     assert lease_all(store) == [b"of the leader", b"a", b"b", b"c"]
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_who_is_interrupted_after_the_commit_still_waits_for_the_disk_on_behalf_of_the_others(
     store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def test_who_is_interrupted_as_it_takes_the_others_along_leaves_them_to_the_next
     assert lease_all(store) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_who_is_interrupted_after_the_commit_answers_the_others_and_nothing_runs_twice(
     store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

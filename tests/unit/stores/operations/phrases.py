@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -99,6 +100,32 @@ def raw(path: Path) -> Iterator[sqlite3.Connection]:
 def value(path: Path, statement: str, *parameters: Any) -> Any:
     with raw(path) as db:
         return db.execute(statement, parameters).fetchone()[0]
+
+
+def kill_while_noting(path: Path, program: str = "") -> list[str]:
+    """A process that puts, posts, notes six more messages and what the program says, and is killed.
+
+    The ids of the messages, the first of which was posted.
+    """
+    script = f"""
+import os, signal, sys
+from localqueue.message import Receipt
+from localqueue.stores.protocol import LeaseRequest, Put
+from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.store import SQLiteQueueStore
+book.WARM_UP = 0
+START = {START}
+store = SQLiteQueueStore(sys.argv[1])
+for number in range(7):
+    (stored,) = store.enqueue_many([Put("jobs", b'"noted %d"' % number)], now=START)
+    print(stored.message.id, flush=True)
+{textwrap.dedent(program)}
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", script, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return done.stdout.split()
 
 
 def on_a_small_disk(folder: Path, size: str, program: str, *arguments: object) -> str:

@@ -27,12 +27,14 @@ from localqueue.errors import (
 from localqueue.message import Receipt
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite.operations import backup as backup_module
+from localqueue.stores.sqlite.operations.daybook import count_unposted
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.unit.stores.operations.phrases import (
     LATER,
     START,
     everything,
     fill,
+    kill_while_noting,
     of_everything,
     on_a_small_disk,
     raw,
@@ -128,6 +130,36 @@ def test_another_process_goes_on_writing_and_every_copy_has_whole_batches(
             assert copy.check().ok
 
 
+def test_what_was_noted_before_the_call_is_in_the_copy(
+    tmp_path: Path, folder: Path, noting: None
+) -> None:
+    path = tmp_path / "queue.sqlite3"
+    with SQLiteQueueStore(path) as store, SQLiteQueueStore(path) as other:
+        ids = [fill(store, 1)[0] for _ in range(5)]
+        (leased,) = store.lease(LeaseRequest(("jobs",)), now=START)
+        store.ack_many([receipt(leased)], now=START)
+        noted = count_unposted(path, 1.0)
+
+        report = other.backup(folder / "copy")
+
+        assert noted == 4 + 2
+        assert (report.messages, report.position) == (4, store.journal_end())
+    with SQLiteQueueStore(folder / "copy") as copy:
+        assert [message.id for message in copy.peek("jobs", 9, now=LATER)] == ids[1:]
+        assert copy.check().ok
+
+
+def test_what_a_killed_process_has_noted_is_in_the_copy(tmp_path: Path, folder: Path) -> None:
+    path = tmp_path / "queue.sqlite3"
+    ids = kill_while_noting(path)
+
+    with SQLiteQueueStore(path) as store:
+        store.backup(folder / "copy")
+
+    with SQLiteQueueStore(folder / "copy") as copy:
+        assert [message.id for message in copy.peek("jobs", 9, now=LATER)] == ids
+
+
 def test_the_copy_is_one_file_for_its_owner_only(store: SQLiteQueueStore, folder: Path) -> None:
     fill(store, 10)
     before = os.umask(0)
@@ -160,6 +192,7 @@ OWN: dict[str, Callable[[Path, Path], Path]] = {
     "its own path": into(""),
     "its -wal": into("-wal"),
     "its -shm": into("-shm"),
+    "its daybook": into("-daybook"),
     "the folder beside it": into("-run"),
     "a file in the folder beside it": into("-run/lock"),
     "a link to it": a_link,
@@ -208,11 +241,11 @@ def test_a_file_that_appears_while_the_copy_is_made_is_not_replaced(
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"copy": "precious"}
 
 
-@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal", "-daybook"])
 def test_a_path_that_a_store_uses_is_refused(
     store: SQLiteQueueStore, folder: Path, ending: str
 ) -> None:
-    """SQLite would take an old -wal for a part of the new file."""
+    """SQLite would take an old -wal for a part of the new file; a daybook would be lost."""
     (folder / f"copy{ending}").write_text("x")
 
     with pytest.raises(StoreBusy, match="a store is open under that path"):

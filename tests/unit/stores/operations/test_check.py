@@ -15,13 +15,21 @@ import pytest
 from localqueue.errors import StoreBusy, StoreCorrupt
 from localqueue.stores.protocol import LeaseRequest, Put, QueueStore
 from localqueue.stores.sqlite.operations.check import MOST_PROBLEMS
+from localqueue.stores.sqlite.operations.daybook import count_unposted
 from localqueue.stores.sqlite.operations.invariants import FINDS, RULES, Bounds
 from localqueue.stores.sqlite.operations.snapshot import Snapshot, in_one_snapshot
 from localqueue.stores.sqlite.sql import schema
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.testing.random_operations import RandomOperations
 from localqueue.testing.side_by_side import SideBySide
-from tests.unit.stores.operations.phrases import START, fill, of_everything, raw, value
+from tests.unit.stores.operations.phrases import (
+    START,
+    fill,
+    kill_while_noting,
+    of_everything,
+    raw,
+    value,
+)
 from tests.unit.stores.phrases import picture
 
 Damage = str | Callable[[Path], None]
@@ -55,6 +63,7 @@ DAMAGE: dict[str, list[Damage]] = {
         "DELETE FROM mark",
         "DELETE FROM mark WHERE name = 'fold'",
         "DELETE FROM mark WHERE name = 'span'",
+        "DELETE FROM mark WHERE name = 'daybook'",
     ],
     "order of marks": ["UPDATE mark SET seq = 9 WHERE name = 'span'"],
     "clock": ["INSERT INTO clock VALUES (1, '', 0.0)"],
@@ -87,6 +96,7 @@ DAMAGE: dict[str, list[Damage]] = {
         "UPDATE dedupe SET message = 1000000 WHERE key = 'k9'",
         "UPDATE reader SET seq = 1000000",
         "UPDATE mark SET seq = 1000000",
+        "UPDATE mark SET seq = 1000000 WHERE name = 'daybook'",
         "INSERT INTO body VALUES (1000000, x'31')",
     ],
     "state fields": [
@@ -256,6 +266,50 @@ def test_a_new_file_is_sound(tmp_path: Path) -> None:
     with SQLiteQueueStore(tmp_path / "queue.sqlite3") as store:
         store.queues()
         assert store.check().ok
+
+
+def test_what_stands_in_the_daybook_is_posted_first(tmp_path: Path, noting: None) -> None:
+    path = tmp_path / "queue.sqlite3"
+    with SQLiteQueueStore(path) as store, SQLiteQueueStore(path) as other:
+        for number in range(5):
+            store.enqueue_many([Put("jobs", b"%d" % number)], now=START)
+        store.lease(LeaseRequest(("jobs",), limit=2), now=START)
+        noted = count_unposted(path, 1.0)
+
+        report = other.check()
+
+        assert noted == 4 + 2
+        assert count_unposted(path, 1.0) == 0
+        assert (report.problems, report.messages, report.events) == ((), 5, 1 + 5 + 2)
+
+
+def test_what_a_killed_process_has_noted_is_posted_first(tmp_path: Path) -> None:
+    path = tmp_path / "queue.sqlite3"
+    kill_while_noting(path)
+
+    with SQLiteQueueStore(path) as store:
+        report = store.check()
+
+    assert (report.problems, report.messages, report.events) == ((), 7, 1 + 7)
+
+
+@pytest.mark.parametrize("whole", [1, 4])
+def test_an_entry_that_was_cut_short_does_not_count_and_is_no_problem(
+    tmp_path: Path, whole: int
+) -> None:
+    path = tmp_path / "queue.sqlite3"
+    ids = kill_while_noting(path)
+    daybook = Path(f"{path}-daybook")
+    content = daybook.read_bytes()
+    end = content.index(b'"noted %d"' % whole) + 3
+    daybook.write_bytes(content[:end].ljust(len(content), b"\0"))
+
+    with SQLiteQueueStore(path) as store:
+        report = store.check()
+        there = [message.id for message in store.peek("jobs", 9, now=START)]
+
+    assert (report.problems, report.messages) == ((), whole)
+    assert there == ids[:whole]
 
 
 @pytest.mark.parametrize("seed", [31, 32])

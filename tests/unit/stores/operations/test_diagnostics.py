@@ -18,7 +18,7 @@ from localqueue.stores.sqlite.operations import diagnostics
 from localqueue.stores.sqlite.sql import SCHEMA_VERSION
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.testing import ManualClock
-from tests.unit.stores.operations.phrases import START, fill, of_everything
+from tests.unit.stores.operations.phrases import START, fill, kill_while_noting, of_everything
 
 
 @pytest.fixture
@@ -54,6 +54,30 @@ def test_the_file_is_told_with_its_sizes(told: dict[str, Any], tmp_path: Path) -
     assert file["disk_free_bytes"] > 0
     assert told["pages"]["all"] * 4096 >= file["bytes"]
     assert told["pages"]["free_bytes"] == told["pages"]["free"] * 4096
+
+
+def test_the_daybook_is_told_with_what_stands_in_it(tmp_path: Path, noting: None) -> None:
+    path = tmp_path / "queue.sqlite3"
+    with SQLiteQueueStore(path) as store, SQLiteQueueStore(path) as other:
+        store.queues()
+        before = store.diagnostics()["file"]
+        for _ in range(5):
+            fill(store, 1)
+        told = other.diagnostics()
+        again = other.diagnostics()["file"]
+
+    assert (before["daybook_bytes"], before["daybook_events"]) == (0, 0)
+    assert (told["file"]["daybook_bytes"], told["file"]["daybook_events"]) == (1024 * 1024, 4)
+    # Looking at the queues has posted them.
+    assert told["queues"]["jobs"]["ready"] == 5
+    assert (again["daybook_bytes"], again["daybook_events"]) == (1024 * 1024, 0)
+
+
+def test_what_a_killed_process_has_noted_is_counted(tmp_path: Path) -> None:
+    kill_while_noting(tmp_path / "queue.sqlite3")
+
+    with SQLiteQueueStore(tmp_path / "queue.sqlite3") as store:
+        assert store.diagnostics()["file"]["daybook_events"] == 6
 
 
 def test_queues_the_journal_its_readers_and_the_oldest_lease_are_told(

@@ -27,7 +27,7 @@ from localqueue.errors import (
 )
 from localqueue.stores.protocol import LeaseRequest, Put
 from localqueue.stores.sqlite import rows
-from localqueue.stores.sqlite.operations import mend
+from localqueue.stores.sqlite.operations import mend, noted
 from localqueue.stores.sqlite.operations.rescue import Rescue
 from localqueue.stores.sqlite.operations.salvage import SalvageReport, salvage
 from localqueue.stores.sqlite.rows import seal
@@ -648,6 +648,8 @@ def left_by_a_kill(tmp_path: Path, n: int = 300) -> tuple[Path, list[str]]:
             db.execute("PRAGMA wal_checkpoint(RESTART)")
         for _ in range(2):
             ids += fill(store, n // 3)
+        # Nothing is left in the daybook.
+        store.queues()
         for ending in ("", "-wal"):
             Path(f"{path}{ending}").write_bytes(Path(f"{living}{ending}").read_bytes())
     return path, ids
@@ -861,7 +863,7 @@ def test_a_store_that_cannot_be_opened_can_be_salvaged(tmp_path: Path) -> None:
 
 
 def test_every_statement_compiles_and_is_used() -> None:
-    source = Path(mend.__file__).read_text()
+    source = "".join(Path(str(module.__file__)).read_text() for module in (mend, noted))
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema())
         for name in mend.MENDS.names:

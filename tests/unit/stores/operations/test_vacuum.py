@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from localqueue.errors import StoreBusy, StoreClosed
-from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.protocol import LeaseRequest, Put
+from localqueue.stores.sqlite.operations.daybook import count_unposted
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.unit.stores.operations.phrases import (
     LATER,
@@ -69,6 +70,24 @@ def test_other_stores_go_on_before_and_after(tmp_path: Path) -> None:
         leased = store.lease(LeaseRequest(("jobs",), limit=200), now=LATER)
 
     assert [message.id for message in leased] == ids + more
+
+
+def test_what_stands_in_the_daybook_is_posted_first(tmp_path: Path, noting: None) -> None:
+    path = tmp_path / "queue.sqlite3"
+    with SQLiteQueueStore(path) as store, SQLiteQueueStore(path) as other:
+        grow_and_drain(store)
+        for number in range(5):
+            store.enqueue_many([Put("jobs", b"%d" % number)], now=START + 1)
+        noted = count_unposted(path, 1.0)
+
+        other.vacuum()
+
+        assert noted == 4
+        assert count_unposted(path, 1.0) == 0
+        assert value(path, "SELECT count(*) FROM message") == 5
+        bodies = [message.body for message in store.peek("jobs", 9, now=LATER)]
+        assert bodies == [b"0", b"1", b"2", b"3", b"4"]
+        assert store.check().ok
 
 
 def test_a_reader_of_an_older_state_is_not_disturbed(tmp_path: Path) -> None:

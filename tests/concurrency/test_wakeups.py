@@ -50,6 +50,8 @@ if defect == "drained after the probe":
     wait_for_token = FifoWaiter.wait
 
     def wait_drained(self, timeout):
+        # Long enough for the other one to put something in between, every time.
+        time.sleep(0.005)
         for end in self._ends.values():
             end.drain()
         return wait_for_token(self, timeout)

@@ -65,14 +65,26 @@ class Companions:
         os.close(user)
         return None
 
+    def be_alone(self, user: int) -> bool:
+        """Whether nobody else is there; whoever comes then waits until ``leave``.
+
+        Who asks is on its way out: after a no it may count as gone already.
+        """
+        if fcntl is None:
+            return False
+        try:
+            fcntl.flock(user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
     def leave(self, user: int, *, tidy: bool = True) -> None:
         """The last one removes the folder, unless it has to remember something."""
         try:
-            if tidy and fcntl is not None:
-                fcntl.flock(user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if tidy and self.be_alone(user):
                 self._remove()
         except OSError:
-            # Others use it, or it is gone.
+            # It is gone, or not ours to remove.
             return
         finally:
             os.close(user)
@@ -81,8 +93,6 @@ class Companions:
         for file in self.folder.iterdir():
             if file != self.users and not file.name.startswith(SIGN_OF_LIFE):
                 file.unlink()
-        with contextlib.suppress(FileNotFoundError):
-            self.daybook.unlink()
         # Last: until then whoever comes waits for us.
         self.users.unlink()
         # Stays where a worker has died: its sign of life says what it was running.

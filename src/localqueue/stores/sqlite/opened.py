@@ -18,7 +18,7 @@ from localqueue.stores.sqlite.daybook.posting import post
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal, prepare_to_write, sync_folder
 from localqueue.stores.sqlite.identity import Identity
 from localqueue.stores.sqlite.sql import SQL
-from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Lock, make_lock
+from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Lock, has_marks, make_lock
 from localqueue.stores.sqlite.verbs.fold import fold_sometimes
 from localqueue.stores.sqlite.view import FileState, Transaction
 
@@ -63,6 +63,8 @@ class OpenFile:
         self._syncs = SYNCS_ITSELF and durability == "full"
         self._is_tidy = False
         """Whether nothing has to be remembered beside the database."""
+        self._is_last = False
+        """Whether that is so, and nobody else has the file open."""
         self._pinned = 0
         """How large the -wal was when it could not be started anew."""
         self._companions = companions
@@ -74,7 +76,7 @@ class OpenFile:
             undo.callback(open_files.give_back, self.inode)
             with connection.os_errors(self.path):
                 self._user = companions.enter()
-                undo.callback(companions.leave, self._user)
+                undo.callback(self._leave_unopened)
                 self.lock: Lock = make_lock(companions.lock, companions.turn)
             undo.callback(self.lock.close)
             if self._syncs:
@@ -127,20 +129,36 @@ class OpenFile:
             held = False
         with contextlib.ExitStack() as last:
             # Each of them, whatever becomes of the others.
-            last.callback(self._leave, tidy and held)
+            last.callback(self._leave)
             last.callback(open_files.give_back, self.inode)
             last.callback(self.book.close)
             last.callback(lambda: self.wal.close())  # it may be another one by then
             last.callback(self.lock.close)
             if held:
                 last.callback(self.lock.release)
+                last.callback(self._remove_book)
             for db in (self.writer, *self.readers):
                 last.callback(db.close)
             if held:
-                self._is_tidy = self._post_the_rest() and not self.lock.marks()
+                self._is_tidy = self._post_the_rest() and not self.lock.marks() and tidy
 
-    def _leave(self, tidy: bool) -> None:
-        self._companions.leave(self._user, tidy=tidy and self._is_tidy)
+    def _remove_book(self) -> None:
+        """Under the lock: who comes after that may note something and die before we are gone.
+
+        When all else is done: who is not the last one no longer counts as being there.
+        """
+        self._is_last = self._is_tidy and self._companions.be_alone(self._user)
+        if self._is_last:
+            self._companions.daybook.unlink(missing_ok=True)
+
+    def _leave(self) -> None:
+        self._companions.leave(self._user, tidy=self._is_last)
+
+    def _leave_unopened(self) -> None:
+        """What others have left to be done, in marks or in a daybook, stays."""
+        alone = self._companions.be_alone(self._user)
+        tidy = alone and not has_marks(self._companions.lock)
+        self._companions.leave(self._user, tidy=tidy)
 
     def leave_to_parent(self) -> None:
         """In a child of a fork that did not wait: give up what would keep the parent's lock.

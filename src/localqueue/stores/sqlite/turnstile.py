@@ -254,6 +254,15 @@ def make_lock(lock: Path, turn: Path) -> Lock:
     return NoTurnstile() if fcntl is None else Turnstile(lock, turn)
 
 
+def has_marks(lock: Path) -> bool:
+    """For who has not opened it, while nobody else does."""
+    try:
+        found = lock.read_bytes()
+    except FileNotFoundError:
+        return False
+    return not _NO_MARKS.startswith(found[: len(_NO_MARKS)])
+
+
 def _try(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, _AT_ONCE)

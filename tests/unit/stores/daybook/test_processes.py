@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from localqueue.errors import StoreError
+from localqueue.stores.sqlite import connection
+from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.daybook.entries import Entry
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.unit.stores.daybook.phrases import (
@@ -22,7 +27,7 @@ from tests.unit.stores.daybook.phrases import (
     waiting,
 )
 from tests.unit.stores.engine.phrases import runner_of
-from tests.unit.stores.phrases import count_noted, run_program
+from tests.unit.stores.phrases import PATIENCE, count_noted, run_program
 
 IN_TABLES = "SELECT value FROM message ORDER BY id"
 
@@ -196,3 +201,80 @@ def test_a_fork_takes_nothing_that_was_noted_and_doubles_nothing(
     put(store, b"2")
     assert bodies(lease(store, 2)) == [b"1", b"2"]
     assert store.stats(QUEUE, now=NOW).inflight == 2
+
+
+NOTES_AND_DIES = """
+    import os, sys
+    from localqueue.stores.sqlite.daybook import book
+    book.WARM_UP = 0
+    from localqueue.stores.protocol import Put
+    from localqueue.stores.sqlite.store import SQLiteQueueStore
+    store = SQLiteQueueStore(sys.argv[1], durability="relaxed")
+    for body in (b"1", b"2", b"3"):
+        store.enqueue_many([Put("jobs", body)], now=1.0)
+    os._exit(0)
+    """
+"""The first of them is in the tables, where it made the queue."""
+
+
+def refuse(db: sqlite3.Connection, where: str) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_who_cannot_open_the_file_leaves_what_was_noted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_program(NOTES_AND_DIES, path)
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError):
+        patch.setattr(connection, "bring_up_to_date", refuse)
+        SQLiteQueueStore(path).queues()
+
+    with SQLiteQueueStore(path) as store:
+        assert waiting(store, 1.0) == [b"1", b"2", b"3"]
+
+
+def test_who_cannot_open_the_file_leaves_what_is_to_be_done(
+    path: Path, store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed sync somebody has to repair the file, whoever gives up before."""
+    marks = path.with_name(f"{path.name}-run") / "lock"
+    store.close()
+    run_program(NOTES_AND_DIES, path)
+    with marks.open("r+b") as file:
+        file.write(b"\1")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError):
+        patch.setattr(connection, "bring_up_to_date", refuse)
+        SQLiteQueueStore(path).queues()
+
+    assert marks.read_bytes()[:1] == b"\1"
+    with SQLiteQueueStore(path) as again:
+        assert waiting(again) == [b"1", b"2", b"3"]
+    assert not marks.exists()
+
+
+def test_what_is_noted_while_another_is_about_to_tidy_up_stays(
+    path: Path, store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It let go of the lock as the last one; before it goes on, another comes, notes and dies."""
+    put(store, b"0")
+    leave = Companions.leave
+
+    def late(self: Companions, user: int, *, tidy: bool = True) -> None:
+        if tidy:
+            # Whoever comes waits for it, or has a folder of its own.
+            monkeypatch.setattr(Companions, "leave", leave)
+            dying = threading.Thread(target=run_program, args=(NOTES_AND_DIES, path))
+            dying.start()
+            dying.join(1.0)
+            leave(self, user, tidy=tidy)
+            dying.join(PATIENCE)
+        else:
+            leave(self, user, tidy=tidy)
+
+    monkeypatch.setattr(Companions, "leave", late)
+    store.close()
+
+    with SQLiteQueueStore(path) as again:
+        assert sorted(waiting(again, NOW)) == [b"0", b"1", b"2", b"3"]

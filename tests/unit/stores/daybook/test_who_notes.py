@@ -233,7 +233,7 @@ def test_one_lease_that_two_calls_of_a_group_end_is_ended_once(store: SQLiteQueu
 
 
 # --- time ---------------------------------------------------------------------------------------
-def test_a_generation_takes_notes_for_a_second(store: SQLiteQueueStore, noted: list[Entry]) -> None:
+def test_a_generation_takes_notes_for_so_long(store: SQLiteQueueStore, noted: list[Entry]) -> None:
     late = NOW + book.LONGEST
 
     assert is_noted(noted, lambda: put(store, now=late - 0.001))

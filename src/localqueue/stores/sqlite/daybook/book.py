@@ -31,8 +31,9 @@ MOST_EVENTS = 1024
 """In one generation: posting them is what some call has to wait for."""
 LONG_PAUSE = 1024
 """Calls until a book is tried again that could not be made."""
-LONGEST = 1.0
-"""How long notes are taken, in seconds: then one call goes to the tables, and sweeps them."""
+LONGEST = 10.0
+"""How long notes are taken, in seconds: then one call goes to the tables, and sweeps them. Where it
+is short, who calls a few times and pauses posts each time before it begins."""
 
 
 class Daybook:

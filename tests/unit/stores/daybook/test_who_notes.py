@@ -411,8 +411,9 @@ def test_the_tables_are_swept_now_and_then_however_much_is_noted(
     store: SQLiteQueueStore, noted: list[Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(book, "MOST_EVENTS", 16)
+    step = book.LONGEST / 100
     noted_calls = [
-        is_noted(noted, partial(put, store, now=NOW + number / 100)) for number in range(250)
+        is_noted(noted, partial(put, store, now=NOW + number * step)) for number in range(250)
     ]
 
     assert noted_calls.count(False) == 2

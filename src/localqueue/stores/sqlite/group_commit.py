@@ -4,6 +4,10 @@ Alone, a call runs in its own thread at once. Under load the others line up behi
 works; when it is done, the first of them takes all that wait into the next transaction. There is no
 writer thread, except for calls that no thread waits for: those of event loops are led by a helper,
 started with the first of them.
+
+Where the work is to wait for a disk, who comes first gathers as many as there were the last time:
+those who were just answered are about to come again, and would have to wait for two syncs else. The
+last to come leads, since it is the one that is awake.
 """
 
 from __future__ import annotations
@@ -151,10 +155,22 @@ class GroupCommit:
     Interrupts come at any moment: who leads is one assignment, and giving it up is done once.
     """
 
-    def __init__(self, work: Work, abandoned: Callable[[Call[Any]], None]) -> None:
-        """``abandoned`` is given finished calls whose caller did not wait for them."""
+    def __init__(
+        self, work: Work, abandoned: Callable[[Call[Any]], None], *, gathers: bool = False
+    ) -> None:
+        """``abandoned`` is given finished calls whose caller did not wait for them.
+
+        ``gathers``: the work takes longer than to wait for others who come.
+        """
         self._work = work
         self._abandoned = abandoned
+        self._gathers = gathers
+        self._expected = 1
+        """How many are at it, as far as the last group told."""
+        self._took = 0.0
+        """How long that one was at work: nobody is waited for longer than that."""
+        self._gatherer: Call[Any] | None = None
+        """The leader, while it waits for others to come."""
         self._mutex = threading.Lock()
         self._waiting: deque[Call[Any]] = deque()
         self._leader: Call[Any] | None = None
@@ -186,6 +202,8 @@ class GroupCommit:
                 if self._leader is None:
                     self._leader = _THE_HELPER
                     self._helper.wake()
+                elif self._gatherer is not None and len(self._waiting) + 1 >= self._expected:
+                    self._gatherer.wake()
                 return
         call.error = StoreClosed("the store was closed")
         self._end(call)
@@ -206,6 +224,7 @@ class GroupCommit:
         with self._mutex:
             if self._leader is not leader:
                 return
+            self._gatherer = None
             if not self._waiting:
                 self._leader = None
                 return
@@ -254,24 +273,65 @@ class GroupCommit:
         with self._mutex:
             if self._leader is None:
                 self._leader = call
-                return True
+                if not self._begins_to_gather(call):
+                    return True
+                call.line_up()
+                return False
             if self._thread == threading.get_ident() and self._leader is not _THE_HELPER:
                 raise StoreBusy("this thread is at work on a call already; a signal interrupted it")
+            gatherer = self._gatherer
+            if gatherer is not None and self._is_last_of_all(call):
+                self._waiting.appendleft(gatherer)
+                self._gatherer, self._leader = None, call
+                return True
             call.line_up()
             self._waiting.append(call)
             return False
 
+    def _begins_to_gather(self, leader: Call[Any]) -> bool:
+        """With the mutex: whether others are about to come that are worth waiting for."""
+        if len(self._waiting) + 1 >= self._expected or leader.verb is _stand_alone:
+            return False
+        self._gatherer = leader
+        return True
+
+    def _is_last_of_all(self, call: Call[Any]) -> bool:
+        """With the mutex: whether the one who gathers need not wait for more than this one."""
+        return len(self._waiting) + 2 >= self._expected and call.verb is not _stand_alone
+
     def _follows_until_it_leads(self, call: Call[Any]) -> bool:
         """False when it is finished instead."""
-        if not call.wait(call.deadline - time.monotonic()):
-            with self._mutex:
-                if call in self._waiting:
-                    self._waiting.remove(call)
-                    raise StoreBusy("other threads kept the store busy until the timeout")
+        while True:
+            if self._gatherer is call and self._has_gathered(call):
+                return True
+            if not call.wait(call.deadline - time.monotonic()):
+                with self._mutex:
+                    if call in self._waiting:
+                        self._waiting.remove(call)
+                        raise StoreBusy("other threads kept the store busy until the timeout")
+                if self._leader is not call:
+                    # Somebody works on it, and has an end.
+                    call.wait(threading.TIMEOUT_MAX)
             if self._leader is not call:
-                # Somebody works on it, and has an end.
-                call.wait(threading.TIMEOUT_MAX)
-        return self._leader is call
+                return False
+            with self._mutex:
+                if not self._begins_to_gather(call):
+                    return True
+
+    def _has_gathered(self, call: Call[Any]) -> bool:
+        """Wait as long as others keep coming; False when the last of them leads in its place."""
+        before = -1
+        while before < (there := len(self._waiting)):
+            before = there
+            if call.wait(self._took):
+                # Finished already, or about to lead once more: who asks looks again.
+                call.wake()
+                return False
+        with self._mutex:
+            if self._gatherer is not call:
+                return False
+            self._gatherer = None
+            return True
 
     def _leave(self, call: Call[Any]) -> None:
         """Its caller goes without an answer."""
@@ -287,6 +347,7 @@ class GroupCommit:
     def _lead(self, own: Call[Any]) -> None:
         self._group = group = [own]
         error: BaseException | None = None
+        began = time.monotonic() if self._gathers else 0.0
         try:
             self._thread = threading.get_ident()
             own.taken = True
@@ -298,6 +359,9 @@ class GroupCommit:
             own.error = raised
         finally:
             self._thread = 0
+            if self._gathers:
+                self._took = time.monotonic() - began
+                self._expected = len(group) + len(self._waiting)
             try:
                 if len(group) == 1 and own.listener is None:
                     # Who would be told is here.

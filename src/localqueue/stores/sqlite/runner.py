@@ -86,7 +86,7 @@ class FileRunner:
         self._timeout = timeout
         self._wakeups = wakeups
         self._figures = _Figures()
-        self._group = GroupCommit(self._work, self._take_back)
+        self._group = self._new_group()
         self._forking: Call[None] | None = None
         fork.watch(self)
         process_end.watch(self)
@@ -170,6 +170,9 @@ class FileRunner:
         """Nobody closed it: leave no files behind, unless somebody is still at work."""
         with contextlib.suppress(StoreError):
             self.close(LONGEST_AT_EXIT)
+
+    def _new_group(self) -> GroupCommit:
+        return GroupCommit(self._work, self._take_back, gathers=self._syncs)
 
     # --- what the leader of a group does --------------------------------------------------------
     def _work(self, own: Call[Any], take: Callable[[], list[Call[Any]]]) -> None:
@@ -276,7 +279,7 @@ class FileRunner:
         self._holding.after_fork(in_child=in_child)
         if in_child:
             # Threads that did not come along may have led.
-            self._group = GroupCommit(self._work, self._take_back)
+            self._group = self._new_group()
         elif held is not None:
             self._group.let_go(held)
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from localqueue.spark.pipeline.report.series import Series
 from localqueue.spark.pipeline.report.sketches import exact, joined, together
 from localqueue.spark.pipeline.report.units import COUNT, DURATION, count, duration, percent, rate
 from localqueue.spark.pipeline.report.window import SPANS, Window
+from localqueue.testing.clock import ManualClock
 from tests.pipeline.lakes import START, busy_days, error, fill, life, minute, short_run, sketch
 
 if TYPE_CHECKING:
@@ -203,12 +205,16 @@ def test_the_same_worker_in_two_queues_is_one(lake: Lake) -> None:
 def test_a_short_time_is_shown_by_the_second_and_says_what_its_minutes_say(
     spark: SparkSession, url: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queues = [PersistentQueue[Any](name, store=url) for name in ("jobs", "mails")]
+    # All of it within a second and a minute: both queues are seen at work at the same time.
+    clock = ManualClock(time.time() // 60 * 60)
+    queues = [PersistentQueue[Any](name, store=url, clock=clock) for name in ("jobs", "mails")]
     for queue in queues:
         queue.put_many(range(30))
+        clock.advance(0.01)
         # Whoever has no name is a worker too.
         worker = "w1" if queue.name == "jobs" else None
         for n, message in enumerate(queue.get_messages(25, leased_by=worker)):
+            clock.advance(0.001)
             if n % 5 == 0:
                 queue.dead_letter(message, error=ValueError(f"no {n}"))
             elif n % 5 == 1:

@@ -149,7 +149,9 @@ class OpenFile:
         """
         self._is_last = self._is_tidy and self._companions.be_alone(self._user)
         if self._is_last:
-            self._companions.daybook.unlink(missing_ok=True)
+            # All of it is posted: it may also stay, or be gone with its folder.
+            with contextlib.suppress(OSError):
+                self._companions.daybook.unlink()
 
     def _leave(self) -> None:
         self._companions.leave(self._user, tidy=self._is_last)

@@ -226,9 +226,10 @@ def test_who_cannot_open_the_file_leaves_what_was_noted(
 ) -> None:
     run_program(NOTES_AND_DIES, path)
 
-    with monkeypatch.context() as patch, pytest.raises(StoreError):
+    with monkeypatch.context() as patch:
         patch.setattr(connection, "bring_up_to_date", refuse)
-        SQLiteQueueStore(path).queues()
+        with pytest.raises(StoreError):
+            SQLiteQueueStore(path).queues()
 
     with SQLiteQueueStore(path) as store:
         assert waiting(store, 1.0) == [b"1", b"2", b"3"]
@@ -244,9 +245,10 @@ def test_who_cannot_open_the_file_leaves_what_is_to_be_done(
     with marks.open("r+b") as file:
         file.write(b"\1")
 
-    with monkeypatch.context() as patch, pytest.raises(StoreError):
+    with monkeypatch.context() as patch:
         patch.setattr(connection, "bring_up_to_date", refuse)
-        SQLiteQueueStore(path).queues()
+        with pytest.raises(StoreError):
+            SQLiteQueueStore(path).queues()
 
     assert marks.read_bytes()[:1] == b"\1"
     with SQLiteQueueStore(path) as again:

@@ -27,8 +27,8 @@ NONE: Columns = ((), (), (), (), ())
 class Line:
     """The messages of one queue in the order of delivery, as far as they are plain.
 
-    Right as long as nobody writes to the tables. Kept as columns: a hundred that are leased are five
-    slices then.
+    Right as long as nobody writes to the tables. Kept as columns: a hundred that are leased are
+    five slices then.
     """
 
     def __init__(self, db: sqlite3.Connection, queue: int, since: float) -> None:

@@ -146,6 +146,73 @@ def test_nobody_notes_into_a_book_of_which_another_still_knows(
     assert got == [b"%d" % number for number in range(100)]
 
 
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+def test_who_wrote_before_a_book_was_deleted_sees_what_stands_in_the_next_one(
+    path: Path, noting: None, noted: list[Entry], durability: str
+) -> None:
+    """It still has the old one open, in which there is nothing new."""
+    with open_store(path, durability) as one, open_store(path, durability) as two:
+        for store in (one, two, one):
+            for _ in range(3):
+                put(store)
+        assert len(waiting(two)) == 9
+        daybook(path).unlink()
+        while not is_noted(noted, lambda: put(two)):
+            """The first ones are for the tables."""
+        before = len(waiting(two))
+        assert is_noted(noted, lambda: put(two, b"noted"))
+
+        put(one, b"into the tables")
+
+        assert waiting(two)[before:] == [b"noted", b"into the tables"]
+        assert waiting(one) == waiting(two)
+
+
+def test_who_reads_sees_what_stands_in_the_book_that_took_the_place_of_its_own(
+    path: Path, store: SQLiteQueueStore, noted: list[Entry]
+) -> None:
+    put(store)
+    put(store)
+    assert waiting(store)
+    with open_store(path) as other:
+        daybook(path).unlink()
+        while not is_noted(noted, lambda: put(other)):
+            """The first ones are for the tables."""
+        put(other, b"noted")
+
+        assert waiting(store)[-1] == b"noted"
+
+
+def test_what_was_noted_in_a_book_that_was_deleted_since_is_seen_and_posted(
+    path: Path, store: SQLiteQueueStore, noted: list[Entry]
+) -> None:
+    put(store, b"1")
+    put(store, b"2")
+    assert noted
+    daybook(path).unlink()
+
+    assert waiting(store) == [b"1", b"2"]
+    put(store, b"3")
+    put(store, b"4")
+    assert daybook(path).exists()
+    assert waiting(store) == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_book_that_was_only_read_is_not_noted_in_when_it_was_deleted_since(
+    path: Path, store: SQLiteQueueStore, noted: list[Entry]
+) -> None:
+    put(store)
+    put(store)
+    with open_store(path) as other:
+        # As it was opened it posted what was noted, from the file.
+        daybook(path).unlink()
+
+        while not is_noted(noted, lambda: put(other)):
+            """The first ones are for the tables."""
+
+        assert daybook(path).exists()
+
+
 def test_a_child_of_a_fork_and_its_parent_each_have_a_book_of_their_own(path: Path) -> None:
     said = run_program(
         """

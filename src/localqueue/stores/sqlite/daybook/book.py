@@ -90,6 +90,9 @@ class Daybook:
         upto = self._state.upto
         if self.is_ours and upto is not None and (not self._entries or upto == self._upto):
             return self._entries
+        # What we have noted ourselves stands in the file that we have, wherever that is now.
+        if self._file is not None and not self.is_ours:
+            self._is_in_place()
         if self._file is None:
             self._file = DaybookFile.open(self._path)
         if self._file is None:
@@ -167,10 +170,16 @@ class Daybook:
 
     # --- who reads ------------------------------------------------------------------------------
     def is_ahead_of(self, seq: int) -> bool:
-        """Whether something is noted that who sees the tables up to this event does not see."""
+        """Whether something is noted that who sees the tables up to this event does not see.
+
+        Without the lock: where another file is at our path by now, it is only looked at.
+        """
         file = self._file
         if file is not None:
-            return file.first_seq() > seq
+            if file.first_seq() > seq:
+                return True
+            if file.is_in_place():
+                return False
         other = DaybookFile.open(self._path)
         if other is None:
             return False
@@ -272,7 +281,7 @@ class Daybook:
         if self._warm_up:
             self._warm_up -= 1
             return False
-        if self._is_prepared and (self._place > START or self._is_in_place()):
+        if (self._place > START or self._is_in_place()) and self._is_prepared:
             return True
         try:
             self._file = self._file or self._existing()
@@ -304,11 +313,14 @@ class Daybook:
         return file
 
     def _is_in_place(self) -> bool:
-        """Asked when a generation begins: who deletes the file takes what is noted with it."""
-        assert self._file is not None
-        try:
-            self._file.check_place()
-        except OSError:
+        """For who has the lock: whether the file that we have, if any, is the one at its path.
+
+        Asked when a generation begins, who deletes the file takes what is noted with it; and when
+        others may have noted, who found it deleted and made another one.
+        """
+        if self._file is None:
+            return False
+        if not self._file.is_in_place():
             self.let_go()
             return False
         return True

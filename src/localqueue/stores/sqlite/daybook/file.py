@@ -80,6 +80,14 @@ class DaybookFile(Placed):
         self.belongs_to("")
         return next(self.entries(0), None) is not None
 
+    def is_in_place(self) -> bool:
+        """Whether it is still the file at its path."""
+        try:
+            self.check_place()
+        except OSError:
+            return False
+        return True
+
     def is_blank(self) -> bool:
         """Whether nothing was ever noted in it, as when making it was cut short."""
         return not self.read(0, _HEAD.size).strip(b"\0")

@@ -97,6 +97,9 @@ class Pending(Generic[R]):
         future = self._future
         if future.cancelled():
             self.lose(answer, error)
+        elif future.done():
+            # Who was interrupted as it told us told us again.
+            return
         elif error is None:
             future.set_result(answer)
         elif isinstance(error, StopIteration):

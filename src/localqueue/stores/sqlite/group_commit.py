@@ -12,6 +12,7 @@ last to come leads, since it is the one that is awake.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -27,6 +28,8 @@ R = TypeVar("R")
 Verb = Callable[[Transaction], R]
 Undo = Callable[[Any], Verb[Any] | None]
 LARGEST_GROUP = 256
+LONGEST_GATHERING = 0.002
+"""Seconds that others are waited for at most: those who are about to come are here long before."""
 
 
 class Manner(NamedTuple):
@@ -84,6 +87,8 @@ class Call(Generic[R]):
     taken = False
     finished = False
     _awake: threading.Lock | None = None
+    _successor: Call[Any] | None = None
+    """Whom its thread wakes when it has been woken itself."""
 
     def __init__(
         self,
@@ -116,15 +121,6 @@ class Call(Generic[R]):
         self.taken = True
         return True
 
-    def finish(self) -> None:
-        """Its answer or error is final: tell the one who waits."""
-        if not self.finished:
-            self.finished = True
-            if self.listener is not None:
-                self.listener.finished(self)
-            else:
-                self.wake()
-
     def line_up(self) -> None:
         self._awake = threading.Lock()
         self._awake.acquire()
@@ -135,7 +131,44 @@ class Call(Generic[R]):
 
     def wake(self) -> None:
         if self._awake is not None and self._awake.locked():
-            self._awake.release()
+            # Somebody else may be faster.
+            with contextlib.suppress(RuntimeError):
+                self._awake.release()
+
+    def wake_successor(self) -> None:
+        """One that has gone wakes nobody: then the next. May be done again, by anybody."""
+        call = self._successor
+        while call is not None:
+            call.wake()
+            if not call.gone:
+                break
+            call = call._successor
+
+
+def finish(calls: Sequence[Call[Any]]) -> None:
+    """Their answers or errors are final: tell those who wait. Interrupted, do it once more.
+
+    Threads wake each other, the first one the second and so on. Woken all at once they would fight
+    for the interpreter's lock, which takes each of them longer than what it came for.
+    """
+    before: Call[Any] | None = None
+    first = None
+    for call in calls:
+        if call.listener is not None:
+            if not call.finished:
+                call.listener.finished(call)
+                call.finished = True
+            continue
+        call.finished = True
+        if before is None:
+            first = call
+        else:
+            before._successor = call
+        before = call
+    if first is not None:
+        first.wake()
+        if first.gone:
+            first.wake_successor()
 
 
 class Work(Protocol):
@@ -186,6 +219,8 @@ class GroupCommit:
         try:
             if self._leads_at_once(call) or self._follows_until_it_leads(call):
                 self._lead(call)
+            else:
+                call.wake_successor()
         except BaseException:
             self._leave(call)
             raise
@@ -199,11 +234,13 @@ class GroupCommit:
                     # Before anything is changed: a thread may not be had.
                     self._helper = _Helper(self)
                 self._waiting.append(call)
+                gatherer = self._gatherer
                 if self._leader is None:
-                    self._leader = _THE_HELPER
-                    self._helper.wake()
-                elif self._gatherer is not None and len(self._waiting) + 1 >= self._expected:
-                    self._gatherer.wake()
+                    self._pass_to_helper()
+                elif gatherer is not None and len(self._waiting) + 1 >= self._expected:
+                    # It leads from now on: nobody may take its place any more.
+                    self._gatherer = None
+                    gatherer.wake()
                 return
         call.error = StoreClosed("the store was closed")
         self._end(call)
@@ -230,13 +267,18 @@ class GroupCommit:
                 return
             successor = self._waiting[0]
             if successor.listener is not None:
-                self._leader = _THE_HELPER
-                assert self._helper is not None
-                self._helper.wake()
+                self._pass_to_helper()
                 return
+            # Interrupted after any of these steps, it is woken once more, or leads.
+            successor.wake()
             self._leader = successor
             self._waiting.popleft()
-        successor.wake()
+
+    def _pass_to_helper(self) -> None:
+        """With the mutex, for which the helper waits. Woken in vain it does nothing."""
+        assert self._helper is not None
+        self._helper.wake()
+        self._leader = _THE_HELPER
 
     def stop(self) -> None:
         """End the helper thread; who still waits for it hears that the store was closed."""
@@ -256,6 +298,8 @@ class GroupCommit:
         """What the helper does: lead the first that waits, if that is still one without thread."""
         own, overdue = None, []
         with self._mutex:
+            if self._leader is not _THE_HELPER:
+                return
             now = time.monotonic()
             while own is None and self._waiting and self._waiting[0].listener is not None:
                 call = self._waiting.popleft()
@@ -281,8 +325,10 @@ class GroupCommit:
                 raise StoreBusy("this thread is at work on a call already; a signal interrupted it")
             gatherer = self._gatherer
             if gatherer is not None and self._is_last_of_all(call):
+                # Interrupted after any of these steps, the one who gathered leads after all.
+                self._gatherer = None
                 self._waiting.appendleft(gatherer)
-                self._gatherer, self._leader = None, call
+                self._leader = call
                 return True
             call.line_up()
             self._waiting.append(call)
@@ -301,45 +347,45 @@ class GroupCommit:
 
     def _follows_until_it_leads(self, call: Call[Any]) -> bool:
         """False when it is finished instead."""
+        has_gathered = False
         while True:
-            if self._gatherer is call and self._has_gathered(call):
-                return True
-            if not call.wait(call.deadline - time.monotonic()):
-                with self._mutex:
-                    if call in self._waiting:
-                        self._waiting.remove(call)
-                        raise StoreBusy("other threads kept the store busy until the timeout")
-                if self._leader is not call:
-                    # Somebody works on it, and has an end.
-                    call.wait(threading.TIMEOUT_MAX)
-            if self._leader is not call:
+            if self._gatherer is call:
+                has_gathered = True
+                call.wait(min(self._took, LONGEST_GATHERING, call.deadline - time.monotonic()))
+            elif not call.wait(call.deadline - time.monotonic()):
+                self._wait_on(call)
+            if call.finished:
                 return False
             with self._mutex:
-                if not self._begins_to_gather(call):
+                if self._leader is not call:
+                    # Somebody leads in the place of one who gathered, or was interrupted.
+                    continue
+                if call in self._waiting:
+                    self._waiting.remove(call)
+                if has_gathered or not self._begins_to_gather(call):
+                    self._gatherer = None
                     return True
 
-    def _has_gathered(self, call: Call[Any]) -> bool:
-        """Wait as long as others keep coming; False when the last of them leads in its place."""
-        before = -1
-        while before < (there := len(self._waiting)):
-            before = there
-            if call.wait(self._took):
-                # Finished already, or about to lead once more: who asks looks again.
-                call.wake()
-                return False
+    def _wait_on(self, call: Call[Any]) -> None:
+        """After its deadline: StoreBusy for one that nobody has taken."""
         with self._mutex:
-            if self._gatherer is not call:
-                return False
-            self._gatherer = None
-            return True
+            if self._leader is call:
+                return
+            if call in self._waiting:
+                self._waiting.remove(call)
+                raise StoreBusy("other threads kept the store busy until the timeout")
+        # Somebody works on it, and has an end.
+        call.wait(threading.TIMEOUT_MAX)
 
     def _leave(self, call: Call[Any]) -> None:
         """Its caller goes without an answer."""
         with self._mutex:
             if call in self._waiting:
                 self._waiting.remove(call)
-                return
+                if self._leader is not call:
+                    return
         call.gone = True
+        call.wake_successor()
         self.let_go(call)
         if call.finished:
             self._abandoned(call)
@@ -379,12 +425,12 @@ class GroupCommit:
         if isinstance(error, Exception):
             for call in left:
                 call.error = error
-                call.finish()
+            finish(left)
         elif left:
             with self._mutex:
                 # One that was just being taken may still stand there.
                 self._waiting.extendleft(c for c in reversed(left) if c not in self._waiting)
-        own.finish()
+        finish((own,))
         if own.gone:
             self._abandoned(own)
         for call in group:
@@ -419,7 +465,7 @@ class GroupCommit:
                 self._end(call)
 
     def _end(self, call: Call[Any]) -> None:
-        call.finish()
+        finish((call,))
         if call.listener is not None:
             call.listener.tell()
 

@@ -25,6 +25,7 @@ from localqueue.stores.sqlite.group_commit import (
     Manner,
     Nobody,
     Verb,
+    finish,
 )
 from localqueue.stores.sqlite.holding import Holding
 from localqueue.stores.sqlite.opened import OpenFile
@@ -223,9 +224,10 @@ class FileRunner:
         except StoreError as error:
             for call in calls:
                 call.error = call.error or error
-        for call in calls:
-            if call is not own:
-                call.finish()
+        if len(calls) != 1 or calls[0] is not own:
+            others = [call for call in calls if call is not own]
+            finish(others)
+            for call in others:
                 if call.gone:
                     self._take_back(call)
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from localqueue.stores.sqlite.group_commit import Call, GroupCommit, Nobody
+from localqueue.stores.sqlite import group_commit
+from localqueue.stores.sqlite.group_commit import Call, GroupCommit, Nobody, finish
 from tests.unit.stores.engine.phrases import SOON, until
 from tests.unit.stores.phrases import PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def long_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who gathers waits as long as the test says."""
+    monkeypatch.setattr(group_commit, "LONGEST_GATHERING", PATIENCE)
+
+
+NOT_INTERRUPTED = frozenset(
+    number
+    for number, line in enumerate(Path(group_commit.__file__).read_text().splitlines(), 1)
+    if line.lstrip().startswith("with ")
+)
+"""The interpreter looks for signals neither as it enters such a block nor as it leaves it."""
 
 
 class Desk:
@@ -21,6 +40,10 @@ class Desk:
     def __init__(self, *, gathers: bool = True, expected: int = 1, took: float = PATIENCE) -> None:
         self.groups: list[list[str]] = []
         self.led_by: list[int] = []
+        self.opened = threading.Event()
+        """Until it is, whoever leads stays at work."""
+        self.opened.set()
+        self.at_work = self.most_at_work = 0
         self.commits = GroupCommit(self._work, lambda _: None, gathers=gathers)
         self.commits._expected, self.commits._took = expected, took
 
@@ -44,13 +67,23 @@ class Desk:
         return thread
 
     def _work(self, own: Call[Any], take: Callable[[], list[Call[Any]]]) -> None:
-        calls = take()
-        self.led_by.append(threading.get_ident())
-        for call in calls:
-            call.answer = call.verb(None)  # type: ignore[arg-type]
-            if call is not own:
-                call.finish()
-        self.groups.append([call.answer for call in calls])
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        try:
+            calls = take()
+            self.led_by.append(threading.get_ident())
+            for call in calls:
+                call.answer = call.verb(None)  # type: ignore[arg-type]
+            self.groups.append([call.answer for call in calls])
+            assert self.opened.wait(PATIENCE)
+            others = [call for call in calls if call is not own]
+            try:
+                finish(others)
+            except KeyboardInterrupt:
+                finish(others)
+                raise
+        finally:
+            self.at_work -= 1
 
 
 def test_the_last_of_those_who_were_expected_leads_all_of_them() -> None:
@@ -164,6 +197,148 @@ def test_who_gathers_hears_of_calls_that_no_thread_waits_for() -> None:
     gathering.join(SOON)
     assert desk.groups == [["a", "b", "c"]]
     desk.commits.stop()
+
+
+def test_who_comes_while_the_one_who_has_gathered_is_at_work_lines_up() -> None:
+    """It was a call without a thread that ended the gathering."""
+    desk = Desk(expected=2)
+    desk.opened.clear()
+    gathering = desk.start_gathering("a")
+    listening = Call(partial(_named, "b"), 0.0, time.monotonic() + PATIENCE, listener=Nobody())
+    desk.commits.submit(listening)
+    until(lambda: bool(desk.groups))
+
+    late = desk.start_following("c")
+    desk.opened.set()
+
+    for thread in (gathering, late):
+        thread.join(SOON)
+    assert desk.groups == [["a", "b"], ["c"]]
+    assert desk.most_at_work == 1
+    desk.commits.stop()
+
+
+def test_who_was_told_that_all_are_there_leads_however_late_it_wakes() -> None:
+    desk, late = Desk(expected=2), threading.Event()
+    answers: list[str] = []
+
+    class SlowToWake(Call[str]):
+        def wait(self, timeout: float) -> bool:
+            woken = super().wait(timeout)
+            assert late.wait(PATIENCE)
+            return woken
+
+    slow = SlowToWake(lambda _: "a", 0.0, time.monotonic() + PATIENCE)
+    gathering = threading.Thread(target=lambda: answers.append(desk.commits.run(slow)))
+    gathering.start()
+    until(lambda: desk.commits._gatherer is not None)
+    listening = Call(partial(_named, "b"), 0.0, time.monotonic() + PATIENCE, listener=Nobody())
+    desk.commits.submit(listening)
+
+    follower = desk.start_following("c")
+    late.set()
+
+    for thread in (gathering, follower):
+        thread.join(SOON)
+    assert (answers, desk.groups) == (["a"], [["a", "b", "c"]])
+    desk.commits.stop()
+
+
+def test_nobody_is_waited_for_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the last group took: it may have waited for other processes."""
+    monkeypatch.setattr(group_commit, "LONGEST_GATHERING", 0.01)
+    desk = Desk(expected=2, took=PATIENCE)
+    before = time.monotonic()
+
+    desk.commits.run(desk.call("a"))
+
+    assert time.monotonic() - before < PATIENCE / 2
+
+
+# --- who was answered together ----------------------------------------------------------------
+def test_one_who_has_gone_wakes_nobody_and_the_next_is_woken_all_the_same() -> None:
+    calls = [Call(partial(_named, name), 0.0, 0.0) for name in "abcd"]
+    for call in calls:
+        call.line_up()
+    for gone in calls[:3:2]:
+        gone.gone = True
+
+    finish(calls)
+
+    assert calls[1].wait(0.0)
+    assert not calls[3].wait(0.0)
+    calls[1].wake_successor()
+    assert calls[3].wait(0.0)
+
+
+@pytest.mark.parametrize("role", ["gathers", "follows", "comes last"])
+def test_an_interrupt_at_any_step_is_for_one_call_and_all_others_are_done_once(role: str) -> None:
+    step, interrupted = 0, True
+    while interrupted:
+        interrupted = _played(role, step)
+        step += 1
+
+    assert step > 10
+
+
+def _played(interrupted: str, step: int) -> bool:
+    """Three who come one after the other; whether one of them came to the step to interrupt."""
+    desk = Desk(expected=3, took=0.02)
+    answers: dict[str, str] = {}
+
+    def run(role: str) -> None:
+        if role == interrupted:
+            sys.settrace(_interrupting(step))
+        try:
+            answers[role] = desk.commits.run(desk.call(role))
+        except KeyboardInterrupt:
+            answers[role] = "interrupted"
+        finally:
+            sys.settrace(None)
+
+    threads = []
+    for role in ("gathers", "follows", "comes last"):
+        threads.append(threading.Thread(target=run, args=(role,), daemon=True))
+        threads[-1].start()
+        _let_it_line_up(desk, len(threads) - 1)
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    done = Counter(name for group in desk.groups for name in group)
+    for role in ("gathers", "follows", "comes last"):
+        assert answers[role] in ((role, "interrupted") if role == interrupted else (role,))
+        assert done[role] == 1 or (role == interrupted and done[role] == 0)
+    assert desk.most_at_work == 1
+    desk.commits._expected = 1
+    assert desk.commits.run(desk.call("later")) == "later"
+    return answers[interrupted] == "interrupted"
+
+
+def _let_it_line_up(desk: Desk, others: int) -> None:
+    """Or whatever becomes of one that is interrupted."""
+    deadline = time.monotonic() + 0.01
+    while time.monotonic() < deadline:
+        if desk.commits._gatherer is not None and len(desk.commits._waiting) == others:
+            return
+        time.sleep(0.0002)
+
+
+def _interrupting(step: int) -> Callable[..., Any]:
+    """A trace function that raises at one line of the module, counted as they are run."""
+    left = step
+
+    def at_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if event == "line" and frame.f_lineno not in NOT_INTERRUPTED:
+            left -= 1
+            if left == -1:
+                raise KeyboardInterrupt
+        return at_line
+
+    def at_call(frame: FrameType, event: str, _: object) -> Any:
+        return at_line if frame.f_code.co_filename == group_commit.__file__ else None
+
+    return at_call
 
 
 def _named(name: str, _: object) -> str:

@@ -13,6 +13,7 @@ from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, open_files
 from localqueue.stores.sqlite.ballast import SIZE, Ballast
 from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.connection import is_full
 from localqueue.stores.sqlite.daybook.book import Daybook
 from localqueue.stores.sqlite.daybook.posting import post
 from localqueue.stores.sqlite.durability import SYNCS_ITSELF, Wal, prepare_to_write, sync_folder
@@ -185,7 +186,8 @@ class OpenFile:
             return
         if marks[SYNC_FAILED]:
             self._repair()
-        self.disk_full = bool(marks[DISK_FULL])
+        # Not as it was before: a repair may have found the disk full.
+        self.disk_full = self.lock.is_marked(DISK_FULL)
         if self.disk_full and self.ballast.is_time_to_look() and self._has_room():
             self.lock.mark(DISK_FULL, False)
             self.disk_full = False
@@ -229,11 +231,20 @@ class OpenFile:
             self.post()
             if self.book.needs_lasting_tables():
                 # The -wal may stay, when a foreign program has the file open.
-                self.wal.sync()
+                self._sync_tables()
         except (StoreError, OSError, sqlite3.Error) as error:
             _log.warning("%s: what is left in its daybook is for the next: %s", self.path, error)
             return False
         return True
+
+    def _sync_tables(self) -> None:
+        try:
+            self.wal.sync()
+        except OSError:
+            # Others would go on behind a hole in it, and later syncs prove nothing.
+            with contextlib.suppress(OSError):
+                self.lock.mark(SYNC_FAILED, True)
+            raise
 
     def give_up_ballast(self) -> None:
         """The disk is full: from now on only what does not need more of it."""
@@ -299,9 +310,15 @@ class OpenFile:
         The pages that the disk refused count as written for the system, and later syncs succeed
         without them. Only their copies in memory are right, and a checkpoint writes those.
         """
-        self.post()
-        busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        if busy:
+        try:
+            is_done = self._move_all_into_database()
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            # Until this has succeeded nothing can be taken out either.
+            self.give_up_ballast()
+            is_done = self._move_all_into_database()
+        if not is_done:
             raise StoreError(
                 f"{self.path}: the disk failed, and the file cannot be repaired while others read"
                 " it; nothing is stored until then"
@@ -310,3 +327,9 @@ class OpenFile:
         old.close()
         self.book.let_go()
         self.lock.mark(SYNC_FAILED, False)
+
+    def _move_all_into_database(self) -> bool:
+        """False when those who read keep it from being done."""
+        self.post()
+        busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from localqueue.errors import StoreError
+from localqueue.errors import StoreError, StoreFull
 from localqueue.stores.protocol import LeaseRequest
+from localqueue.stores.sqlite import ballast, opened
+from localqueue.stores.sqlite.daybook import posting
 from localqueue.stores.sqlite.daybook.entries import Entry
 from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.store import SQLiteQueueStore
+from localqueue.stores.sqlite.turnstile import SYNC_FAILED
 from tests.unit.stores.daybook.phrases import (
     NOW,
     QUEUE,
@@ -24,7 +30,7 @@ from tests.unit.stores.daybook.phrases import (
     put,
     waiting,
 )
-from tests.unit.stores.engine.phrases import meeting
+from tests.unit.stores.engine.phrases import meeting, runner_of
 from tests.unit.stores.phrases import count_noted
 
 pytestmark = [
@@ -168,3 +174,64 @@ def test_a_book_that_was_replaced_is_noticed_before_anybody_is_answered(
 
     with pytest.raises(StoreError):
         put(full)
+
+
+def is_marked(path: Path) -> bool:
+    """Whether whoever writes next has to repair the file."""
+    marks = (path.with_name(f"{path.name}-run") / "lock").read_bytes()
+    return marks[SYNC_FAILED] == 1
+
+
+def test_tables_whose_sync_fails_as_a_file_is_closed_are_repaired_by_the_next_who_writes(
+    path: Path, noting: None, noted: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one would go on behind what the disk has refused."""
+    with open_store(path, "full") as other:
+        store = open_store(path, "full")
+        put(store)
+        assert is_noted(noted, lambda: put(store))
+        with monkeypatch.context() as failing:
+
+            def fail(descriptor: int) -> None:
+                raise OSError(errno.EIO, "Input/output error")
+
+            failing.setattr(os, "fdatasync", fail)
+            store.close()
+        assert is_marked(path)
+
+        put(other)
+
+        assert not is_marked(path)
+        with sqlite3.connect(f"file:{path}?immutable=1", uri=True) as without_wal:
+            (n,) = without_wal.execute("SELECT count(*) FROM message").fetchone()
+        without_wal.close()
+        assert n >= 2
+
+
+def test_a_repair_that_finds_the_disk_full_takes_from_the_ballast(
+    path: Path, full: SQLiteQueueStore, noted: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has succeeded nothing could be taken out, and the disk would stay full."""
+    leased = lease(full)
+    file = runner_of(full)._holding.file
+    assert file is not None
+    post, failures = posting.post, iter([sqlite3.OperationalError("database or disk is full")])
+
+    def post_when_there_is_room(*given: Any) -> None:
+        for error in failures:
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        post(*given)
+
+    monkeypatch.setattr(opened, "post", post_when_there_is_room)
+    monkeypatch.setattr(ballast, "_free", lambda folder: 0)
+    file.lock.mark(SYNC_FAILED, True)
+
+    assert ack(full, leased) == [True]
+
+    assert not is_marked(path)
+    with pytest.raises(StoreFull):
+        put(full)
+    monkeypatch.undo()
+    file.ballast._next_look = 0.0
+    put(full)

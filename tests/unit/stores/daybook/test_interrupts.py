@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from localqueue.errors import StoreError
 from localqueue.stores.sqlite import commit, opened
 from localqueue.stores.sqlite.daybook import book
 from localqueue.stores.sqlite.daybook.book import Daybook
@@ -26,6 +27,7 @@ from tests.unit.stores.daybook.phrases import (
     ack,
     as_left_by_a_kill,
     bodies,
+    book_of,
     lease,
     open_store,
     put,
@@ -191,6 +193,30 @@ def test_what_was_written_when_the_interrupt_came_is_answered_to_the_others(
     assert set(met.answers) == {"a"}
     expected = [b"0", b"leader", b"a"] if when == "after" else [b"0", b"a"]
     assert waiting(store) == expected
+
+
+def test_what_is_known_is_given_up_where_an_entry_cannot_be_taken_back(
+    store: SQLiteQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, b"0")
+    append = DaybookFile.append
+
+    def interrupted(self: DaybookFile, data: bytes, at: int) -> None:
+        monkeypatch.setattr(DaybookFile, "append", refused)
+        append(self, data[:20], at)
+        raise KeyboardInterrupt
+
+    def refused(self: DaybookFile, data: bytes, at: int) -> None:
+        monkeypatch.setattr(DaybookFile, "append", append)
+        raise OSError("Input/output error")
+
+    monkeypatch.setattr(DaybookFile, "append", interrupted)
+    with pytest.raises(StoreError):
+        put(store, b"1")
+
+    assert not book_of(store).is_ours
+    put(store, b"2")
+    assert waiting(store) == [b"0", b"2"]
 
 
 def test_interrupts_are_seen_where_a_book_minds_them_not(

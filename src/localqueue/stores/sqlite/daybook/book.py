@@ -252,10 +252,12 @@ class Daybook:
 
     def is_noted(self, noting: Noting) -> bool:
         """After ``note`` was interrupted: whether it has happened. Our knowledge is given up."""
-        noted = self._file is not None and self._file.holds(noting.data, noting.place)
-        if not noted:
-            self._take_back(noting)
-        self.disown()
+        try:
+            noted = self._file is not None and self._file.holds(noting.data, noting.place)
+            if not noted:
+                self._take_back(noting)
+        finally:
+            self.disown()
         return noted
 
     def _take_back(self, noting: Noting) -> None:

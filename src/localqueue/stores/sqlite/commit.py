@@ -168,6 +168,9 @@ class Group:
         done: Sequence[Transaction] = ()
         try:
             done = run_calls(db, state, calls, self._file.book.unposted())
+            if len(calls) == 1 and calls[0].error is not None:
+                # What was posted before it kept it from being raised.
+                raise_if_damaged(db, calls[0].error, str(self._file.path))
             state.hand.execute("COMMIT")
             self._remember(done, calls)
         except BaseException as error:

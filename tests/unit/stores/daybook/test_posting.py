@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from localqueue.errors import StoreCorrupt
 from localqueue.message import Receipt
 from localqueue.outcome import Ack
 from localqueue.stores.protocol import LeaseRequest, Put, Settle, StoredMessage
@@ -18,6 +19,7 @@ from localqueue.stores.sqlite.daybook.entries import Acks, Entry, Leases, Puts
 from localqueue.stores.sqlite.daybook.posting import _Net
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.stores.sqlite.verbs.fold import EVERY
+from localqueue.stores.sqlite.view import Transaction
 from tests.unit.stores.daybook.phrases import (
     NOW,
     ack,
@@ -28,6 +30,7 @@ from tests.unit.stores.daybook.phrases import (
     query,
     waiting,
 )
+from tests.unit.stores.engine.phrases import runner_of
 from tests.unit.stores.phrases import count_noted, note_at_once, note_nothing
 
 QUEUES = ("jobs", "urgent")
@@ -211,3 +214,27 @@ def test_each_generation_goes_on_where_the_one_before_it_ended(tmp_path: Path) -
         assert bodies(lease(store, 9)) == [b"4"]
         assert store.stats("jobs", now=NOW).inflight == 1
         assert store.check().ok
+
+
+def trip(tx: Transaction) -> None:
+    raise TypeError("a row that nobody expects")
+
+
+@pytest.mark.parametrize(("damaged", "error"), [(False, TypeError), (True, StoreCorrupt)])
+def test_who_trips_over_what_it_reads_hears_of_damage_also_where_something_is_noted(
+    tmp_path: Path, noting: None, damaged: bool, error: type[Exception]
+) -> None:
+    path = tmp_path / "queue.sqlite3"
+    open_store(path).close()
+    if damaged:
+        [(root,)] = query(path, "SELECT rootpage FROM sqlite_master WHERE name = 'record'")
+        with path.open("r+b") as file:
+            file.seek((root - 1) * 4096)
+            file.write(b"\xff" * 4096)
+
+    with SQLiteQueueStore(path, durability="relaxed") as store:
+        put(store, b"1")
+        put(store, b"2")
+        with pytest.raises(error):
+            runner_of(store).write(trip, NOW)
+        assert waiting(store) == [b"1", b"2"]

@@ -232,3 +232,36 @@ def test_events_that_somebody_without_a_book_has_used_are_noted_under_other_numb
         [third] = lease(next_one)
         assert bodies([third]) == [b"3"]
         assert ack(next_one, [third]) == [True]
+
+
+# --- power cuts ---------------------------------------------------------------------------------
+class Boot:
+    """A clock of this boot."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def boot_id(self) -> str:
+        return self._name
+
+    def steady(self) -> float:
+        return 5.0
+
+    def wall(self) -> float:
+        return NOW
+
+
+def test_ids_of_a_boot_of_which_a_power_cut_left_nothing_are_not_used_again(tmp_path: Path) -> None:
+    """The next boot begins with the same tables."""
+    path = tmp_path / "queue.sqlite3"
+    with open_store(path) as store:
+        store.open_clock(Boot("first"))
+    ids: list[str] = []
+
+    for name in ("second", "third"):
+        begun = as_left_by_a_kill(path, tmp_path / name)
+        with SQLiteQueueStore(begun, durability="relaxed") as store:
+            store.open_clock(Boot(name))
+            ids += put(store, *[b"1"] * 100)
+
+    assert len(set(ids)) == 200

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
+
 from localqueue.stores.sqlite.sql import SQL
 from localqueue.stores.sqlite.states import BY_SWEEP, COUNTED, STATE_NAMES
 from localqueue.stores.sqlite.view import Transaction
 
 LEAP = 2**20
 """More events than can wait for a sync."""
+APART = 2**40
+"""Another power cut may take back all of a boot, its leap as well, and the next boot begins where
+that one began: so many places there are to leap to, that they do not meet."""
 
 
 def open_clock(tx: Transaction, boot_id: str, steady: float, wall: float) -> float:
@@ -35,5 +40,5 @@ def _leap(tx: Transaction, now: float) -> None:
     for number, _ in tx.db.execute(SQL.queue_names).fetchall()[:1]:
         counts = dict(zip(STATE_NAMES, tx.states(number), strict=True))
         tx.now = now
-        tx.leap(LEAP)
+        tx.leap(LEAP + secrets.randbelow(APART))
         tx.event(COUNTED, number, by=BY_SWEEP, detail=counts)

@@ -18,6 +18,7 @@ from localqueue.stores.sqlite.daybook.entries import (
     Puts,
     decode,
     encode,
+    encode_call,
     renumbered,
     size,
 )
@@ -65,7 +66,11 @@ def books(draw: st.DrawFn) -> list[Entry]:
 
 
 def written(entries: list[Entry], salt: int = SALT, *, lasts: bool = False) -> list[bytes]:
-    return [encode(entry, salt, lasts=lasts) for entry in entries]
+    parts = []
+    for entry in entries:
+        salt, data = encode(entry, salt, lasts=lasts)
+        parts.append(data)
+    return parts
 
 
 def read(data: bytes, salt: int = SALT, after: int = 0) -> list[Entry]:
@@ -129,6 +134,40 @@ def test_what_is_left_of_an_older_generation_does_not_count(
     assert found == [plain(entry) for entry in newer]
 
 
+@given(books(), st.data())
+def test_an_entry_counts_only_behind_the_one_that_it_was_written_behind(
+    older: list[Entry], draw: st.DataObject
+) -> None:
+    """A power cut took back which events are used: the next ones have the same, and other times."""
+    n = draw.draw(st.integers(1, len(older)))
+    other = draw.draw(st.integers(0, n - 1))
+    older = [entry._replace(at=0.0) for entry in older]
+    newer = [entry._replace(at=float(at == other)) for at, entry in enumerate(older[:n])]
+    data = b"".join(written(newer))
+
+    found = read(data + b"".join(written(older))[len(data) :])
+
+    assert found == [plain(entry) for entry in newer]
+
+
+@given(st.lists(books(), min_size=1, max_size=4), st.data())
+def test_what_one_call_does_counts_as_a_whole_or_not_at_all(
+    calls: list[list[Entry]], draw: st.DataObject
+) -> None:
+    seq, before, parts = 1, SALT, []
+    for call in calls:
+        call[:] = renumbered(call, seq - call[0].seq)
+        seq = call[-1].seq + size(call[-1])
+        before, data = encode_call(call, before, lasts=False)
+        parts.append(data)
+    whole = draw.draw(st.integers(0, len(calls) - 1))
+    cut = draw.draw(st.integers(0, len(parts[whole]) - 1))
+
+    found = read(b"".join(parts[:whole]) + parts[whole][:cut])
+
+    assert found == [plain(entry) for call in calls[:whole] for entry in call]
+
+
 @given(books())
 def test_what_was_written_with_another_salt_does_not_count(entries: list[Entry]) -> None:
     assert read(b"".join(written(entries)), salt=SALT + 1) == []
@@ -145,7 +184,7 @@ def test_what_the_tables_have_already_does_not_count(entries: list[Entry]) -> No
 @pytest.mark.parametrize("kind", [0, 4, 15])
 @pytest.mark.parametrize("lasts", [False, True])
 def test_an_entry_of_an_unknown_kind_is_for_another_release(kind: int, lasts: bool) -> None:
-    known = encode(Puts(1, 0.0, 1, [b"1"]), SALT, lasts=lasts)
+    _, known = encode(Puts(1, 0.0, 1, [b"1"]), SALT, lasts=lasts)
     rest = known[4:KIND] + bytes([kind | (known[KIND] & 0xF0)]) + known[KIND + 1 :]
     unknown = struct.pack("<I", crc32(rest, SALT)) + rest
 

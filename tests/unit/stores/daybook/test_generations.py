@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.stores.daybook.phrases import (
     as_left_by_a_kill,
     bodies,
     daybook,
+    is_noted,
     lease,
     open_store,
     put,
@@ -182,6 +184,26 @@ def test_a_book_of_another_file_is_put_aside(
     assert aside.name in caplog.text
 
 
+def test_a_book_of_an_older_kind_is_put_aside(
+    path: Path, store: SQLiteQueueStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its entries are not read as what they do not say, and not lost."""
+    put(store, b"noted")
+    left = as_left_by_a_kill(path, tmp_path / "left")
+    overwrite(left, -START, b"LQUEday1")
+    before = daybook(left).read_bytes()
+
+    with SQLiteQueueStore(left, durability="relaxed") as next_one:
+        assert waiting(next_one) == []
+        put(next_one, b"1")
+        put(next_one, b"2")
+        assert waiting(next_one) == [b"1", b"2"]
+
+    [aside] = left.parent.glob("*-daybook-*")
+    assert aside.read_bytes() == before
+    assert aside.name in caplog.text
+
+
 # --- events that do not follow ------------------------------------------------------------------
 def test_what_follows_on_events_that_a_power_cut_took_is_lost_with_them(
     path: Path, store: SQLiteQueueStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -249,6 +271,27 @@ class Boot:
 
     def wall(self) -> float:
         return NOW
+
+
+def test_entries_of_a_boot_of_which_a_power_cut_left_only_those_do_not_count_behind_newer_ones(
+    path: Path, store: SQLiteQueueStore, tmp_path: Path, noted: list[Entry]
+) -> None:
+    """The newer ones have the same events, and the book the same salt."""
+    put(store, b"before")
+    assert waiting(store) == [b"before"]
+    entries: dict[str, bytes] = {}
+
+    for name in ("older", "newer"):
+        begun = as_left_by_a_kill(path, tmp_path / name)
+        with open_store(begun) as next_one:
+            for number in range(9 if name == "older" else 3):
+                assert is_noted(noted, partial(put, next_one, f"{name} {number}".encode()))
+            entries[name] = written(begun)
+            left = as_left_by_a_kill(begun, tmp_path / f"{name} left")
+    overwrite(left, len(entries["newer"]), entries["older"][len(entries["newer"]) :])
+
+    with SQLiteQueueStore(left) as after:
+        assert waiting(after) == [b"before", b"newer 0", b"newer 1", b"newer 2"]
 
 
 def test_ids_of_a_boot_of_which_a_power_cut_left_nothing_are_not_used_again(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class Daybook:
         """The newest event of the tables."""
         self._newest = since
         self._place = START
+        self._checksum = 0
+        """Of the entry before that place."""
 
     def unposted(self) -> Sequence[Entry]:
         """What the tables do not have yet, inside a transaction that will post it."""
@@ -221,9 +223,10 @@ class Daybook:
             return None
         self._newest = planner.now
         assert self._file is not None
-        noting.encode(self._file.salt, lasts=self.lasts)
-        noting.place = self._place
-        if self._place + len(noting.data) > SIZE:
+        place = noting.place = self._place
+        before = self._checksum if place > START else self._file.salt
+        noting.encode(before, lasts=self.lasts)
+        if place + len(noting.data) > SIZE:
             self.is_full = True
             return None
         return noting
@@ -243,6 +246,7 @@ class Daybook:
             self._take_back(noting)
             return False
         self._place += len(noting.data)
+        self._checksum = noting.checksum
         for entry in noting.entries:
             self._entries.append(entry)
             self._events += len(entry[3])

@@ -1,8 +1,9 @@
 """What is noted in a daybook, and the bytes of it.
 
 An entry is a run of events of one kind, with all that the tables will be told of it: posting one
-needs nothing but the entry. Each has a checksum that begins with the salt of the book, and its
-first event follows the last one of the entry before it; what is left of older generations does not.
+needs nothing but the entry. The checksum of each begins with that of the entry before it, and that
+of the first with the salt of the book: an entry counts behind the one that it was written behind,
+and what is left of older generations does not, whatever its events.
 """
 
 from __future__ import annotations
@@ -78,16 +79,19 @@ def size(entry: Entry) -> int:
     return len(entry[3])
 
 
-def encode_call(entries: Sequence[Entry], salt: int, *, lasts: bool) -> bytes:
+def encode_call(entries: Sequence[Entry], before: int, *, lasts: bool) -> tuple[int, bytes]:
     """What one call does: all of it counts, or nothing."""
     if len(entries) == 1:
-        return encode(entries[0], salt, lasts=lasts)
-    *first, last = entries
-    parts = [encode(entry, salt, lasts=lasts, more=True) for entry in first]
-    return b"".join(parts) + encode(last, salt, lasts=lasts)
+        return encode(entries[0], before, lasts=lasts)
+    parts = []
+    for left, entry in zip(range(len(entries) - 1, -1, -1), entries, strict=True):
+        before, data = encode(entry, before, lasts=lasts, more=left > 0)
+        parts.append(data)
+    return before, b"".join(parts)
 
 
-def encode(entry: Entry, salt: int, *, lasts: bool, more: bool = False) -> bytes:
+def encode(entry: Entry, before: int, *, lasts: bool, more: bool = False) -> tuple[int, bytes]:
+    """Its checksum, and all of it; ``before`` is that of the entry before it, or the salt."""
     kind = type(entry)
     if kind is Puts:
         number, payload = _PUTS, _encode_bodies(entry[3])  # type: ignore[arg-type]
@@ -101,7 +105,8 @@ def encode(entry: Entry, salt: int, *, lasts: bool, more: bool = False) -> bytes
         number |= _MORE
     length = _HEAD.size - _LENGTH.size + len(payload)
     rest = _HEAD.pack(length, entry[0], entry[1], entry[2], number, len(entry[3])) + payload
-    return _CHECKSUM.pack(crc32(rest, salt)) + rest
+    checksum = crc32(rest, before)
+    return checksum, _CHECKSUM.pack(checksum) + rest
 
 
 def has_to_last(data: bytes) -> bool:
@@ -116,7 +121,7 @@ def decode(data: bytes, salt: int, after: int) -> Iterator[tuple[Entry, bool]]:
 
     Those of a call that is not there to its end are left out.
     """
-    place, expected = 0, None
+    place, expected, before = 0, None, salt
     call: list[tuple[Entry, bool]] = []
     while place + _CHECKSUM.size + _HEAD.size <= len(data):
         (checksum,) = _CHECKSUM.unpack_from(data, place)
@@ -126,7 +131,7 @@ def decode(data: bytes, salt: int, after: int) -> Iterator[tuple[Entry, bool]]:
             end > len(data)
             or seq <= after
             or (expected is not None and seq != expected)
-            or crc32(data[place + _CHECKSUM.size : end], salt) != checksum
+            or crc32(data[place + _CHECKSUM.size : end], before) != checksum
         ):
             return
         payload = data[place + _CHECKSUM.size + _HEAD.size : end]
@@ -135,7 +140,7 @@ def decode(data: bytes, salt: int, after: int) -> Iterator[tuple[Entry, bool]]:
         if not kind & _MORE:
             yield from call
             call.clear()
-        place, expected = end, seq + n
+        place, expected, before = end, seq + n, checksum
 
 
 def _decode(kind: int, seq: int, at: float, queue: int, n: int, payload: bytes) -> Entry:

@@ -23,7 +23,7 @@ from localqueue.stores.sqlite.network import file_system
 SIZE = 1024 * 1024
 _HEAD = struct.Struct("<8s8s8s")
 """What it is, whose it is, and the salt."""
-_MAGIC = b"LQUEday1"
+_MAGIC = b"LQUEday2"
 START = 64
 MAPS = sys.platform == "linux"
 """Whether what is written to memory and to the file is the same at once."""

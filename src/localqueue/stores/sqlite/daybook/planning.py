@@ -43,7 +43,7 @@ def may_be_noted(call: Call[Any]) -> bool:
 class Noting:
     """How calls can be noted: what will stand in the book, and what each is answered then."""
 
-    __slots__ = ("answers", "data", "ends", "entries", "place", "ready", "room")
+    __slots__ = ("answers", "checksum", "data", "ends", "entries", "place", "ready", "room")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -55,15 +55,22 @@ class Noting:
         self.room: set[int] = set()
         """Queues that will have room."""
         self.data = b""
+        self.checksum = 0
+        """Of the last entry."""
         self.place = 0
 
-    def encode(self, salt: int, *, lasts: bool) -> None:
+    def encode(self, before: int, *, lasts: bool) -> None:
+        """Behind an entry with this checksum, or at the beginning of a book with this salt."""
         entries, ends = self.entries, self.ends
         if len(ends) == 1:
-            self.data = encode_call(entries, salt, lasts=lasts)
-        else:
-            calls = [entries[first:end] for first, end in pairwise((0, *ends)) if first < end]
-            self.data = b"".join([encode_call(call, salt, lasts=lasts) for call in calls])
+            self.checksum, self.data = encode_call(entries, before, lasts=lasts)
+            return
+        parts = []
+        for first, end in pairwise((0, *ends)):
+            if first < end:
+                before, data = encode_call(entries[first:end], before, lasts=lasts)
+                parts.append(data)
+        self.checksum, self.data = before, b"".join(parts)
 
     def size(self) -> int:
         """How many events it is."""

@@ -70,7 +70,7 @@ class DaybookImage:
         if file.first_seq() <= after:
             return ()
         found = [*file.entries(after)]
-        end = START + sum(len(encode(entry, file.salt, lasts=lasts)) for entry, lasts in found)
+        end = START + sum(len(encode(entry, 0, lasts=lasts)[1]) for entry, lasts in found)
         last = found[-1][0] if found else None
         self._look_for_damage(end, None if last is None else last.seq + size(last))
         return [entry for entry, _ in found]

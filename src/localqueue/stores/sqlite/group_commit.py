@@ -503,11 +503,12 @@ _THE_HELPER: Call[Any] = Call(_stand_alone, 0.0, 0.0)
 def neighbours(calls: Sequence[Call[Any]]) -> Iterator[list[Call[Any]]]:
     """Calls one after the other that can be done as one."""
     run = [calls[0]]
+    joins = getattr(calls[0].verb, "joins", None)
     for call in calls[1:]:
-        joins = getattr(run[0].verb, "joins", None)
         if joins is not None and joins(call.verb):
             run.append(call)
         else:
             yield run
             run = [call]
+            joins = getattr(call.verb, "joins", None)
     yield run

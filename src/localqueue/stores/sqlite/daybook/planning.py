@@ -13,7 +13,6 @@ from localqueue.stores.alike import AlikeAnswers
 from localqueue.stores.leased import LeasedTogether
 from localqueue.stores.protocol import (
     PREFETCHED,
-    Enqueued,
     Fate,
     LeaseRequest,
     Put,
@@ -74,7 +73,8 @@ class Noting:
 
     def size(self) -> int:
         """How many events it is."""
-        return sum([len(entry[3]) for entry in self.entries])
+        entries = self.entries
+        return len(entries[0][3]) if len(entries) == 1 else sum(map(size, entries))
 
     def leased_of(self, queue: int) -> int:
         """How many messages of the queue the calls before take."""
@@ -159,22 +159,23 @@ class Planner:
             return None
         identity, now, noting = self._identity, self.now, self.noting
         if len(puts) == 1:
-            bodies: Sequence[bytes] = (puts[0].body,)
-            message = _stored(identity.public(seq), name, puts[0].body, now)
-            answer: Sequence[Enqueued] = (
-                new_enqueued((message, Fate.STORED, queue.version, 0.0, ())),
-            )
-        elif are_alike(queue, puts, True):
-            bodies = [put.body for put in puts]
-            ids = identity.publics(range(seq, seq + len(puts)))
-            answer = AlikeAnswers(ids, bodies, _stored("", name, b"", now), queue.version)
-        else:
+            body = puts[0].body
+            if type(body) is not bytes:
+                # Something that is changed later would be posted so.
+                return None
+            message = _stored(identity.public(seq), name, body, now)
+            noting.entries.append(Puts(seq, now, queue.id, (body,)))
+            noting.answers.append((new_enqueued((message, Fate.STORED, queue.version, 0.0, ())),))
+            noting.ready.add(queue.id)
+            return 1
+        if not are_alike(queue, puts, True):
             return None
+        bodies = [put.body for put in puts]
         if set(map(type, bodies)) != {bytes}:
-            # Something that is changed later would be posted so.
             return None
         noting.entries.append(Puts(seq, now, queue.id, bodies))
-        noting.answers.append(answer)
+        ids, like = identity.publics(range(seq, seq + len(puts))), _stored("", name, b"", now)
+        noting.answers.append(AlikeAnswers(ids, bodies, like, queue.version))
         noting.ready.add(queue.id)
         return len(bodies)
 

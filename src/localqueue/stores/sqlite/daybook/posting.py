@@ -86,16 +86,15 @@ class _Net:
         seq, at, queue, bodies = entry
         n = len(bodies)
         self.moves[queue, None, READY, None] += n
-        if not self._ended.isdisjoint(range(seq, seq + n)):
-            self._put_some(entry)
-            return
-        if n == 1:
+        if n == 1 and seq not in self._ended:
             body = bodies[0]
             self.born.append((seq, queue, at, plain_seal(body, seq, queue), body))
-        else:
-            numbers = range(seq, seq + n)
+        elif self._ended.isdisjoint(numbers := range(seq, seq + n)):
             seals = plain_seals(bodies, numbers, queue)
             self.born += zip(numbers, repeat(queue), repeat(at), seals, bodies, strict=False)
+        else:
+            self._put_some(entry)
+            return
         last = self.events[-1] if self.events else None
         first = seq
         if type(last) is tuple and last[0] is SQL.add_alike_events:

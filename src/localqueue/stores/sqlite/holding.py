@@ -16,6 +16,8 @@ from localqueue.stores.sqlite.opened import OpenFile
 
 MOST_READERS = 8
 """Connections that are kept for the next who reads."""
+SURE_FOR = 0.002
+"""Seconds between two looks whether our lock is that of others: one takes a tenth of a put."""
 FAULTS = (*connection.DRIVER_ERRORS, OSError)
 
 
@@ -36,8 +38,10 @@ class Holding:
         self._inode: tuple[int, int] | None = None
         self._abandoned: list[OpenFile] = []
         self._doubted = False
-        """Whether SQLite said that the file cannot be read: that may have been a passing fault of
-        the disk, so the next who writes opens it anew."""
+        """Whether the next who writes opens it anew: SQLite said that the file cannot be read, and
+        that may have been a passing fault of the disk; or our lock is not that of others."""
+        self._sure_until = 0.0
+        """Up to which deadline our lock is taken for that of others without another look."""
         self._make_locks()
 
     def _make_locks(self) -> None:
@@ -65,7 +69,13 @@ class Holding:
         file = self._file
         if file is not None and not (self._closed or self._doubted) and file.pid == os.getpid():
             # Nobody takes it away from one who writes.
-            return file
+            if deadline < self._sure_until:
+                return file
+            if file.lock.is_in_place():
+                self._sure_until = deadline + SURE_FOR
+                return file
+            # Its folder was removed: who opens it now has another lock, and would note beside us.
+            self._doubted = True
         with self._mutex:
             if self._doubted and self._file is not None and self._unread(deadline):
                 self._doubted = False

@@ -123,11 +123,8 @@ class OpenFile:
 
     def close(self, *, tidy: bool = True, patience: float = LONGEST_CLOSE) -> None:
         """Under the lock: the last connection to close makes a checkpoint."""
-        self._closed = held = True
-        try:
-            self.lock.acquire(time.monotonic() + min(self.timeout, patience))
-        except StoreBusy:
-            held = False
+        self._closed = True
+        held = self._acquire_to_close(min(self.timeout, patience))
         with contextlib.ExitStack() as last:
             # Each of them, whatever becomes of the others.
             last.callback(self._leave)
@@ -142,6 +139,20 @@ class OpenFile:
                 last.callback(db.close)
             if held:
                 self._is_tidy = self._post_the_rest() and not self.lock.marks() and tidy
+
+    def _acquire_to_close(self, patience: float) -> bool:
+        if not self.lock.is_in_place():
+            _log.warning(
+                "%s: its folder of locks was removed while it was open: what is left in its daybook"
+                " is for the next",
+                self.path,
+            )
+            return False
+        try:
+            self.lock.acquire(time.monotonic() + patience)
+        except StoreBusy:
+            return False
+        return True
 
     def _remove_book(self) -> None:
         """Under the lock: who comes after that may note something and die before we are gone.

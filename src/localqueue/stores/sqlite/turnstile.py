@@ -55,6 +55,9 @@ class Lock(Protocol):
 
     def mark(self, which: int, on: bool) -> None: ...
 
+    def is_in_place(self) -> bool:
+        """Whether who comes now takes the same lock: its file is still the one at its path."""
+
     def close(self) -> None: ...
 
 
@@ -68,7 +71,10 @@ class Turnstile:
         except BaseException:
             os.close(self._lock)
             raise
-        if os.fstat(self._lock).st_size == 0:
+        self._path = str(lock)
+        found = os.fstat(self._lock)
+        self._file = found.st_dev, found.st_ino
+        if found.st_size == 0:
             # Now: on a full disk there is no room for a mark. Whoever is faster writes the same.
             os.pwrite(self._lock, _NO_MARKS + bytes(_NAME_LENGTH), 0)
         self._map = mmap.mmap(self._lock, _LENGTH)
@@ -111,6 +117,13 @@ class Turnstile:
 
     def mark(self, which: int, on: bool) -> None:
         os.pwrite(self._lock, b"\1" if on else b"\0", which)
+
+    def is_in_place(self) -> bool:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116  # half the time
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._file
 
     def close(self) -> None:
         lock, turn = self._lock, self._turn
@@ -160,6 +173,9 @@ class NoTurnstile:
         return False
 
     def mark(self, which: int, on: bool) -> None: ...
+
+    def is_in_place(self) -> bool:
+        return True
 
     def close(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -10,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from localqueue.errors import StoreError
-from localqueue.stores.sqlite import connection
+from localqueue.stores.sqlite import connection, holding
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.daybook.entries import Entry
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from tests.unit.stores.daybook.phrases import (
     NOW,
     QUEUE,
+    ack,
     bodies,
     daybook,
     is_noted,
@@ -211,6 +213,67 @@ def test_a_book_that_was_only_read_is_not_noted_in_when_it_was_deleted_since(
             """The first ones are for the tables."""
 
         assert daybook(path).exists()
+
+
+def remove_locks(path: Path) -> None:
+    shutil.rmtree(path.with_name(f"{path.name}-run"))
+
+
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the lock is that of others is looked at with every call."""
+    monkeypatch.setattr(holding, "SURE_FOR", 0.0)
+
+
+@pytest.mark.usefixtures("watchful")
+def test_who_notes_while_its_lock_is_removed_and_who_has_another_one_take_nothing_from_each_other(
+    path: Path, store: SQLiteQueueStore, noted: list[Entry]
+) -> None:
+    put(store, b"before")
+    put(store, b"noted")
+    assert noted
+    remove_locks(path)
+    expected = [b"before", b"noted"]
+
+    with SQLiteQueueStore(path, durability="relaxed") as other:
+        for number in range(20):
+            body = b"%d" % number
+            put(other if number % 5 < 2 else store, body)
+            expected.append(body)
+
+        assert waiting(store) == waiting(other) == expected
+        assert store.check().ok
+
+
+@pytest.mark.usefixtures("watchful")
+def test_who_is_alone_while_its_lock_is_removed_goes_on_with_what_it_has_noted(
+    path: Path, store: SQLiteQueueStore, noted: list[Entry]
+) -> None:
+    put(store, b"1", b"2")
+    leased = lease(store)
+    assert noted
+    remove_locks(path)
+
+    put(store, b"3")
+
+    assert ack(store, leased) == [True]
+    assert waiting(store) == [b"2", b"3"]
+
+
+def test_who_closes_without_its_lock_leaves_what_it_has_noted_to_the_next(
+    path: Path, noting: None, noted: list[Entry]
+) -> None:
+    store = open_store(path)
+    put(store, b"1", b"2")
+    assert noted
+    remove_locks(path)
+
+    store.close()
+
+    assert query(path, IN_TABLES) == []
+    with SQLiteQueueStore(path) as after:
+        assert waiting(after) == [b"1", b"2"]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_child_of_a_fork_and_its_parent_each_have_a_book_of_their_own(path: Path) -> None:

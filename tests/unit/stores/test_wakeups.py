@@ -283,6 +283,33 @@ def test_nothing_is_made_before_somebody_waits(store: Store) -> None:
     assert (stat.S_ISFIFO(made), stat.S_IMODE(made)) == (True, 0o600)
 
 
+def test_who_puts_where_nobody_ever_waited_looks_for_no_fifo(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for: list[str] = []
+    monkeypatch.setattr(tellers.Tellers, "_is_there", lambda _, key: looked_for.append(key))
+    store.put()
+    assert not looked_for
+
+    store.watch(["jobs"], "ready").close()
+    store.put()
+
+    assert looked_for
+
+
+def test_who_waits_is_told_by_others_who_had_the_file_open_before(store: Store) -> None:
+    with Store(store.path) as other:
+        other.put()
+        other.take()
+        waiter = store.watch(["jobs"], "ready")
+        assert told(waiter) == [False]
+
+        other.put()
+
+        assert told(waiter) == [True]
+        waiter.close()
+
+
 def test_a_fifo_that_was_removed_is_noticed_by_both_sides(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

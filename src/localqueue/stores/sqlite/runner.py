@@ -209,7 +209,8 @@ class FileRunner:
     def _answer(self, file: OpenFile, group: Group, own: Call[Any]) -> None:
         """Make it durable, then tell everybody."""
         if group.ready or group.room:
-            self._wakeups.tell(group.ready, group.room)
+            waited_for = file.lock.is_waited_for()
+            self._wakeups.tell(group.ready, group.room, waited_for=waited_for)
         calls = group.settled
         self._figures.count(len(calls))
         try:

@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from localqueue.errors import StoreBusy
-from localqueue.stores.sqlite.turnstile import DISK_FULL, SYNC_FAILED, Turnstile
+from localqueue.stores.sqlite.turnstile import (
+    DISK_FULL,
+    SYNC_FAILED,
+    Turnstile,
+    tell_of_waiters,
+)
 from tests.unit.stores.engine.phrases import SOON, make_store, put, until
 
 
@@ -183,3 +188,32 @@ def is_taken(descriptor: int) -> bool:
         return True
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False
+
+
+def test_a_file_of_locks_that_was_made_before_somebody_waited_for_it_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    """Also one that is shorter, of an earlier release that still has it open."""
+    files = tmp_path / "lock", tmp_path / "turn"
+    files[0].write_bytes(bytes(10))
+
+    lock = Turnstile(*files)
+    assert not lock.is_waited_for()
+    tell_of_waiters(files[0])
+    later = Turnstile(*files)
+
+    assert (lock.is_waited_for(), later.is_waited_for()) == (True, True)
+    assert lock.marks() == b""
+    for each in (lock, later):
+        each.close()
+
+
+def test_one_who_waits_before_the_file_of_locks_is_there_is_told(tmp_path: Path) -> None:
+    files = tmp_path / "lock", tmp_path / "turn"
+    tell_of_waiters(files[0])
+
+    lock = Turnstile(*files)
+
+    assert lock.is_waited_for()
+    assert lock.marks() == b""
+    lock.close()

@@ -28,7 +28,9 @@ class ConditionWakeups:
         self._forking = False
         self._condition = threading.Condition()
 
-    def tell(self, ready: AbstractSet[int], room: AbstractSet[int]) -> None:
+    def tell(
+        self, ready: AbstractSet[int], room: AbstractSet[int], *, waited_for: bool = True
+    ) -> None:
         keys: list[Key] = [("ready", queue) for queue in ready]
         keys += [("room", queue) for queue in room]
         if keys:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from localqueue.stores.protocol import Waiter
 from localqueue.stores.sqlite.companions import Companions
+from localqueue.stores.sqlite.turnstile import tell_of_waiters
 from localqueue.stores.sqlite.view import NEW_QUEUES
 from localqueue.stores.sqlite.wakeups import fifo
 from localqueue.stores.sqlite.wakeups.condition import ConditionWakeups
@@ -49,11 +50,14 @@ class FifoWakeups:
         # Reentrant: a signal handler may wait, or fork.
         self._lock = threading.RLock()
 
-    def tell(self, ready: AbstractSet[int], room: AbstractSet[int]) -> None:
-        for number in ready:
-            self._tellers.tell("ready", number)
-        for number in room:
-            self._tellers.tell("room", number)
+    def tell(
+        self, ready: AbstractSet[int], room: AbstractSet[int], *, waited_for: bool = True
+    ) -> None:
+        if waited_for:
+            for number in ready:
+                self._tellers.tell("ready", number)
+            for number in room:
+                self._tellers.tell("room", number)
         if self._somebody_polls:
             self._polling.tell(ready, room)
 
@@ -102,12 +106,15 @@ class FifoWakeups:
         with self._lock:
             end = self._shared.get((what, number))
             if end is None or not end.is_in_place():
+                # Before the first probe of who waits: whoever changes something later tells.
+                tell_of_waiters(self._companions.lock)
                 end = ReadEnd((what, number), self._path(what, number))
                 self._shared[what, number] = end
             return self._use(end)
 
     def open_news(self, what: What) -> NewsEnd:
         with self._lock:
+            tell_of_waiters(self._companions.lock)
             return self._use(NewsEnd(self._path(what, NEW_QUEUES)))
 
     def release(self, end: End) -> None:

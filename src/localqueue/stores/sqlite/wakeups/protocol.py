@@ -28,11 +28,14 @@ class Questions(Protocol):
 class Wakeups(Protocol):
     """Those who wait in one process, and the way to those in others."""
 
-    def tell(self, ready: AbstractSet[int], room: AbstractSet[int]) -> None:
+    def tell(
+        self, ready: AbstractSet[int], room: AbstractSet[int], *, waited_for: bool = True
+    ) -> None:
         """Wake who waits for these queues, by row number; right after the commit, in any thread.
 
         It takes microseconds, never blocks and never raises. NEW_QUEUES stands for those queues
-        that had no row before.
+        that had no row before. ``waited_for``: whether anybody has ever waited for this file,
+        where that is known.
         """
 
     def watch(self, queues: Sequence[str], what: What, ask: Questions) -> Waiter: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.queue import PersistentQueue
 from tests.unit.stores.phrases import contents, filled, picture
 
 NOBODY = 65534
@@ -109,3 +111,40 @@ def test_a_folder_that_may_not_be_entered_is_an_error(open_folder: Path) -> None
         inner.chmod(0o755)
 
     assert contents(path) == ["a"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files for others")
+def test_what_root_makes_beside_a_file_is_its_owners_who_goes_on_meanwhile(
+    open_folder: Path, noting: None
+) -> None:
+    path = filled(open_folder / "queue.sqlite3", "a")
+    belongs_to_nobody(open_folder, path)
+
+    with PersistentQueue[str]("jobs", store_path=path) as queue:
+        queue.put("by root")
+        queue.put("noted by root")
+        beside = ["queue.sqlite3-daybook", "queue.sqlite3-run", "lock", "turn", "users"]
+        found = {one.name: one.stat() for one in open_folder.rglob("*")}
+        assert [(found[name].st_uid, found[name].st_gid) for name in beside] == [
+            (NOBODY, NOBODY)
+        ] * len(beside)
+
+        assert as_somebody_without_rights(path) == []
+
+        assert [message.value for message in queue.peek(9)][1:] == ["by root", "noted by root", "b"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_daybook_may_be_read_by_those_who_may_read_the_file(
+    tmp_path: Path, noting: None, mode: int
+) -> None:
+    """As its -wal."""
+    path = filled(tmp_path / "queue.sqlite3", "a")
+    path.chmod(mode)
+
+    with PersistentQueue[str]("jobs", store_path=path) as queue:
+        for value in "bc":
+            queue.put(value)
+        for end in ("-wal", "-daybook"):
+            found = path.with_name(f"{path.name}{end}").stat()
+            assert stat.S_IMODE(found.st_mode) == mode, end

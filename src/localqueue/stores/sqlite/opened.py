@@ -105,6 +105,7 @@ class OpenFile:
                 self.lock.release()
             self.book = Daybook(
                 companions.daybook,
+                self.path,
                 self.writer,
                 self.state,
                 lasts=self._syncs,

@@ -45,6 +45,7 @@ class Daybook:
     def __init__(
         self,
         path: Path,
+        database: Path,
         db: sqlite3.Connection,
         state: FileState,
         *,
@@ -54,6 +55,7 @@ class Daybook:
         """``lasts``: what is answered here has to be on stable storage."""
         self._takes_notes = takes_notes
         self._path = path
+        self._database = database
         self._db = db
         self._state = state
         self.lasts = lasts
@@ -292,7 +294,7 @@ class Daybook:
         try:
             self._file = self._file or self._existing()
             if self._file is None:
-                self._file = DaybookFile.make(self._path, self._state.identity.bits)
+                self._file = DaybookFile.make(self._path, self._state.identity.bits, self._database)
             self._file.fill_up()
         except OSError:
             # No room, most likely: then not yet.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 from zlib import crc32
 
+from localqueue.stores.sqlite import owner
 from localqueue.stores.sqlite.daybook.entries import BEGINNING, FIRST, Entry, decode, has_to_last
 from localqueue.stores.sqlite.durability import Placed, sync_folder
 from localqueue.stores.sqlite.network import file_system
@@ -41,19 +42,20 @@ class DaybookFile(Placed):
         self._map: mmap.mmap | None = None
 
     @classmethod
-    def open(cls, path: Path) -> Self | None:
-        """None when there is none."""
+    def open(cls, path: Path, *, to_look: bool = False) -> Self | None:
+        """None when there is none; ``to_look`` is for who may not write."""
+        mode = os.O_RDONLY if to_look else os.O_RDWR
         try:
-            return cls(path, os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0)))
+            return cls(path, os.open(path, mode | getattr(os, "O_CLOEXEC", 0)))
         except FileNotFoundError:
             return None
 
     @classmethod
-    def make(cls, path: Path, bits: str) -> Self:
-        """A new one, for the database with these bits; nobody else may be at it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        file = cls(path, os.open(path, flags, 0o600))
+    def make(cls, path: Path, bits: str, database: Path) -> Self:
+        """A new one, for the database, which has these bits; nobody else may be at it."""
+        file = cls(path, owner.make_file(path, database))
         try:
+            owner.may_be_read_like(file.descriptor, database)
             file._write(bytes(SIZE), 0)
             file.begin_anew(bits)
         except BaseException:

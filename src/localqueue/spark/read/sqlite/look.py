@@ -90,18 +90,26 @@ class Look:
     def _have_notes_posted(self) -> None:
         """What stands in the daybook is in no table yet: a store posts it before it reads."""
         (newest,) = self._db.execute(SQL.last_seq).fetchone() or (0,)
-        book = DaybookFile.open(Companions(self._path).daybook)
-        if book is None:
-            return
+        path = Companions(self._path).daybook
         try:
-            is_ahead = book.first_seq() > newest
-        finally:
-            book.close()
-        if is_ahead:
+            book = DaybookFile.open(path, to_look=True)
+            if book is None:
+                return
+            try:
+                if book.first_seq() <= newest:
+                    return
+            finally:
+                book.close()
             if self._store is None:
                 self._store = SQLiteQueueStore(self._path)
                 self._undo.callback(self._store.close)
             self._store.queues()
+        except (PermissionError, StoreReadOnly) as error:
+            raise StoreReadOnly(
+                f"{self._path}: its newest messages may stand in {path.name} alone, and bringing"
+                " them into the file needs the right to write it; read it as a user who has that"
+                f" right, or when all who use the file have closed it ({error})"
+            ) from error
 
     def make_lasting(self) -> None:
         """What was committed so far is on stable storage: its writers may be about to sync it."""

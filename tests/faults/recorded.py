@@ -11,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty
 from typing import Any
+from zlib import crc32
 
 from localqueue.errors import StoreError
 from localqueue.message import QueueMessage
 from localqueue.queue import PersistentQueue
 from localqueue.stores.sqlite import connection, turnstile
-from localqueue.stores.sqlite.daybook import book
+from localqueue.stores.sqlite.daybook import book, entries
 from localqueue.stores.sqlite.daybook.book import Daybook
 from localqueue.stores.sqlite.daybook.file import DaybookFile
 from localqueue.stores.sqlite.durability import Placed
@@ -140,7 +141,12 @@ def _in_threads(mark: Any, queue: Queue, seed: int, steps: int, threads: int) ->
         raise failed[0]
 
 
-def work_evenly(path: str, log: str, rounds: int, length: int) -> None:
+def seal_alone(data: bytes, _: int) -> int:
+    """A checksum that says nothing of the entry before it."""
+    return crc32(data)
+
+
+def work_evenly(path: str, log: str, rounds: int, length: int, defect: str | None) -> None:
     """Fill the daybook again and again with entries of one size: each lies where one lay before.
 
     The older ones are on the disk, as the system sees to it after a while; what they were posted to
@@ -152,6 +158,8 @@ def work_evenly(path: str, log: str, rounds: int, length: int) -> None:
     recorder = Recorder(log, database)
     recorder.install()
     use_the_book_at_once()
+    if defect == "SealsEachAlone":
+        entries.crc32 = seal_alone  # type: ignore[assignment]
     for one in range(rounds):
         queue = open_queue(database, "relaxed")
         for generation in ("older", "newer"):

@@ -19,6 +19,7 @@ from localqueue.stores.sqlite.daybook import entries
 from localqueue.stores.sqlite.store import SQLiteQueueStore
 from localqueue.testing import ManualClock
 from tests.faults.cuts import Lost, NoPrefix, Recording, cut, record
+from tests.faults.recorded import seal_alone
 from tests.faults.soundness import Unsound
 
 FEW, MANY = 14, 200
@@ -164,8 +165,8 @@ SHORT, LONG = 1, 40
 """Entries of which a sector has several, and such that take more than one."""
 
 
-def work_evenly(folder: Path, length: int) -> Recording:
-    recording = record(folder, "recorded:work_evenly", [[6, length]])
+def work_evenly(folder: Path, length: int, defect: str | None = None) -> Recording:
+    recording = record(folder, "recorded:work_evenly", [[6, length, defect]])
     assert recording.noted() > 250, "the daybook was used"
     return recording
 
@@ -223,7 +224,9 @@ class _AnyHead:
 def test_an_entry_that_follows_none_and_counts_all_the_same_is_caught(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recording = work_evenly(folder, SHORT)
+    """It says so twice: in its first event, and in its checksum."""
+    recording = work_evenly(folder, SHORT, "SealsEachAlone")
+    monkeypatch.setattr(entries, "crc32", seal_alone)
     monkeypatch.setattr(entries, "_HEAD", _AnyHead(entries._HEAD))
 
     with pytest.raises((Unsound, NoPrefix)):

@@ -159,7 +159,7 @@ def work_evenly(path: str, log: str, rounds: int, length: int, defect: str | Non
     recorder.install()
     use_the_book_at_once()
     if defect == "SealsEachAlone":
-        entries.crc32 = seal_alone  # type: ignore[assignment]
+        entries.crc32 = seal_alone  # type: ignore[assignment, attr-defined]
     for one in range(rounds):
         queue = open_queue(database, "relaxed")
         for generation in ("older", "newer"):

@@ -65,8 +65,8 @@ def count_noted(patch: pytest.MonkeyPatch) -> list[Entry]:
     noted: list[Entry] = []
     note = Daybook.note
 
-    def counted(self: Daybook, noting: Noting) -> bool:
-        done = note(self, noting)
+    def counted(self: Daybook, noting: Noting, *, starts: bool = False) -> bool:
+        done = note(self, noting, starts=starts)
         if done:
             noted.extend(noting.entries)
         return done

@@ -43,6 +43,14 @@ class Group:
         self._file = file
         self._translate = translate
 
+    def has_to_last(self) -> bool:
+        """Whether somebody's answer has to survive a power cut."""
+        for call in self.calls:
+            # What wrote nothing may still speak of a put that another process has not synced yet.
+            if call.manner.grows or (self.wrote and not call.manner.fleeting):
+                return True
+        return False
+
     def note(
         self,
         own: Call[Any],
@@ -70,7 +78,9 @@ class Group:
                 return False
             sync()
         try:
-            if not book.note(noting):
+            self.wrote = bool(noting.entries)
+            if not book.note(noting, starts=book.lasts and self.has_to_last()):
+                self.wrote = False
                 return False
             self._answer_noted(noting)
         except BaseException:
@@ -93,7 +103,7 @@ class Group:
         for call, answer in zip(self.calls, noting.answers, strict=True):
             call.answer = answer
         self.ready, self.room = noting.ready, noting.room
-        self.wrote, self.noted = bool(noting.entries), True
+        self.noted = True
         self.settled = self.calls
 
     def commit(self, take: Callable[[], list[Call[Any]]]) -> None:

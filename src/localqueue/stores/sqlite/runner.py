@@ -188,9 +188,9 @@ class FileRunner:
                 if not group.note(own, take, lambda: self._sync_tables(file)):
                     group.commit(take)
                     file.look_at_wal()
-                if self._syncs and _has_to_last(group):
-                    # The disk works while we do what is left; a tenth of a put is saved by it.
-                    (file.book if group.noted else file.wal).start_writing()
+                    if self._syncs and group.has_to_last():
+                        # The disk works while we do what is left.
+                        file.wal.start_writing()
             finally:
                 file.lock.release()
             self._answer(file, group, own)
@@ -217,7 +217,7 @@ class FileRunner:
             if not self._syncs:
                 if not group.noted:
                     file.write_behind()
-            elif _has_to_last(group):
+            elif group.has_to_last():
                 if group.noted:
                     self._sync(file, file.book)
                 else:
@@ -288,12 +288,3 @@ class FileRunner:
 
 
 def _do_nothing(_: Transaction) -> None: ...
-
-
-def _has_to_last(group: Group) -> bool:
-    """Whether somebody's answer has to survive a power cut."""
-    for call in group.calls:
-        # What wrote nothing may still speak of a put that another process has not synced yet.
-        if call.manner.grows or (group.wrote and not call.manner.fleeting):
-            return True
-    return False

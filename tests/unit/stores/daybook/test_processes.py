@@ -286,7 +286,7 @@ def test_a_child_of_a_fork_and_its_parent_each_have_a_book_of_their_own(path: Pa
         from localqueue.stores.sqlite.daybook.book import Daybook
         from localqueue.stores.sqlite.store import SQLiteQueueStore
         noted, note = [], Daybook.note
-        Daybook.note = lambda self, noting: noted.append(noting) or note(self, noting)
+        Daybook.note = lambda self, noting, **how: noted.append(noting) or note(self, noting, **how)
         store = SQLiteQueueStore(sys.argv[1], durability="relaxed")
 
         def put(who):

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -140,6 +141,37 @@ def test_a_full_store_has_the_disk_at_work_before_it_waits_for_it(
         lease_all(store)
 
         assert done == ["begun", "waited"]
+
+
+@pytest.mark.parametrize("where", ["tables_only", "noting"])
+def test_a_quick_disk_is_given_a_moment_and_a_slow_one_is_waited_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(where)
+    begun: list[float] = []
+    waited: list[float] = []
+
+    def begin(_: int) -> None:
+        begun.append(time.perf_counter())
+
+    def wait(_: int) -> None:
+        waited.append(time.perf_counter())
+        time.sleep(0.002)
+
+    with make_store(tmp_path, durability="full") as store:
+        for _ in range(10):
+            put(store)
+        monkeypatch.setattr(durability, "A_MOMENT", 0.05)
+        monkeypatch.setattr(durability, "QUICK", 10.0)
+        monkeypatch.setattr(durability, "_start_writing", begin)
+        monkeypatch.setattr(os, "fdatasync", wait)
+
+        put(store)
+        monkeypatch.setattr(durability, "QUICK", 0.001)
+        put(store)
+
+    quick, slow = (end - start for start, end in zip(begun[:2], waited[:2], strict=True))
+    assert slow < 0.05 <= quick
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file is asked for itself")

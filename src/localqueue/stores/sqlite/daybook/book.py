@@ -233,9 +233,10 @@ class Daybook:
             return None
         return noting
 
-    def note(self, noting: Noting) -> bool:
+    def note(self, noting: Noting, *, starts: bool = False) -> bool:
         """Do it; False when there is no room for it, and it is for the tables.
 
+        ``starts``: the disk is set to work at once, because somebody is about to wait for it.
         When this is interrupted, ``is_noted`` tells what became of it.
         """
         if not noting.entries:
@@ -247,6 +248,8 @@ class Daybook:
             # On some file systems writing over something takes room, too.
             self._take_back(noting)
             return False
+        if starts:
+            self._file.start_writing()
         self._place += len(noting.data)
         self._checksum = noting.checksum
         for entry in noting.entries:
@@ -345,10 +348,6 @@ class Daybook:
     def sync(self) -> None:
         assert self._file is not None
         self._file.sync()
-
-    def start_writing(self) -> None:
-        assert self._file is not None
-        self._file.start_writing()
 
     def close(self) -> None:
         file, self._file = self._file, None

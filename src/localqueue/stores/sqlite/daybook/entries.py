@@ -66,7 +66,6 @@ _MORE = 0x40
 _CHECKSUM = struct.Struct("<I")
 _HEAD = struct.Struct("<IQdIBI")
 """How long the entry is after this number, first event, time, queue, kind, how many events."""
-_UNTIL = struct.Struct("<d")
 _LENGTH = struct.Struct("<I")
 FIRST = struct.Struct("<IIQ")
 """The beginning of an entry, up to its first event."""
@@ -148,9 +147,9 @@ def _decode(kind: int, seq: int, at: float, queue: int, n: int, payload: bytes) 
         case 1:
             return Puts(seq, at, queue, _decode_bodies(payload, n))
         case 2:
-            (until,) = _UNTIL.unpack_from(payload)
-            numbers = struct.unpack_from(f"<{n}Q", payload, _UNTIL.size)
-            worker, liveness, note = json.loads(payload[_UNTIL.size + 8 * n :])
+            columns = _lease_columns(n)
+            until, *numbers = columns.unpack_from(payload)
+            worker, liveness, note = json.loads(payload[columns.size :])
             return Leases(seq, at, queue, numbers, until, worker, liveness, note)
         case 3:
             return _decode_acks(payload, n, seq, at, queue)
@@ -176,9 +175,20 @@ def _decode_bodies(payload: bytes, n: int) -> list[bytes]:
     return bodies
 
 
+@lru_cache(maxsize=256)
+def _lease_columns(n: int) -> struct.Struct:
+    return struct.Struct(f"<d{n}Q")
+
+
+@lru_cache(maxsize=256)
+def _ack_columns(n: int) -> struct.Struct:
+    return struct.Struct(f"<d{2 * n}Q{2 * n}d")
+
+
 def _encode_leases(entry: Leases) -> bytes:
-    names = _names(entry.worker, entry.liveness, entry.note)
-    return struct.pack(f"<d{len(entry.numbers)}Q", entry.until, *entry.numbers) + names
+    _, _, _, numbers, until, worker, liveness, note = entry
+    columns = _lease_columns(len(numbers)).pack(until, *numbers)
+    return columns + _names(worker, liveness, note)
 
 
 @lru_cache(maxsize=64)
@@ -192,13 +202,12 @@ def _names(*names: str | None) -> bytes:
 
 def _encode_acks(entry: Acks) -> bytes:
     _, _, _, numbers, tokens, created_at, positions, leased_at, worker = entry
-    n = 2 * len(numbers)
-    columns = struct.pack(f"<d{n}Q{n}d", leased_at, *numbers, *tokens, *created_at, *positions)
-    return columns + _names(worker)
+    pack = _ack_columns(len(numbers)).pack
+    return pack(leased_at, *numbers, *tokens, *created_at, *positions) + _names(worker)
 
 
 def _decode_acks(payload: bytes, n: int, seq: int, at: float, queue: int) -> Acks:
-    leased_at, *fields = struct.unpack_from(f"<d{2 * n}Q{2 * n}d", payload)
+    leased_at, *fields = _ack_columns(n).unpack_from(payload)
     numbers, tokens, created_at, positions = (
         fields[first : first + n] for first in range(0, 4 * n, n)
     )

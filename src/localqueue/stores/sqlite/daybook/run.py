@@ -30,7 +30,7 @@ class Run(NamedTuple):
         """Of these of its messages, in their order; most are all of it, or the next of it."""
         first = self.numbers.index(numbers[0])
         end = first + len(numbers)
-        if numbers == self.numbers[first:end]:
+        if numbers == (*self.numbers[first:end],):
             tokens = tuple(range(self.token + first, self.token + end))
             return Leased(tokens, self.created_at[first:end], self.positions[first:end])
         places = [self.numbers.index(number) for number in numbers]

@@ -91,6 +91,23 @@ def test_every_entry_is_read_as_it_was_written(entries: list[Entry], lasts: bool
     assert {flag for _, flag in decode(data, SALT, 0)} == {lasts}
 
 
+@given(books(), st.integers(1, 200))
+def test_a_book_that_is_read_in_parts_has_the_same_entries(
+    entries: list[Entry], at_first: int
+) -> None:
+    data = b"".join(written(entries)) + bytes(100)
+    asked: list[int] = []
+
+    def grown(n: int) -> bytes:
+        asked.append(n)
+        return data[:n]
+
+    found = [plain(entry) for entry, _ in decode(data[:at_first], SALT, 0, grown)]
+
+    assert found == [plain(entry) for entry in entries]
+    assert all(n <= len(data) for n in asked)
+
+
 @given(books(), st.data())
 def test_what_is_cut_short_ends_with_the_last_entry_that_is_whole(
     entries: list[Entry], draw: st.DataObject

@@ -74,6 +74,32 @@ def test_a_call_that_ends_and_leases_is_noted(store: SQLiteQueueStore, noted: li
     assert not is_noted(noted, lambda: store.settle_and_lease([settle], None, now=NOW))
 
 
+def test_who_takes_turns_with_another_gives_up_noting(path: Path, noted: list[Entry]) -> None:
+    """What one notes the other has to post with its next call: that takes longer than no note."""
+    with open_store(path) as one, open_store(path) as other:
+        for _ in range(200):
+            put(one)
+            ack(one, lease(one))
+            put(other)
+
+        assert len(noted) < 50
+
+
+def test_who_took_turns_notes_again_when_the_other_is_gone(path: Path, noted: list[Entry]) -> None:
+    with open_store(path) as one:
+        with open_store(path) as other:
+            for _ in range(20):
+                put(one)
+                ack(one, lease(one))
+                put(other)
+        before = len(noted)
+
+        for _ in range(200):
+            put(one)
+
+        assert len(noted) > before + 50
+
+
 def test_who_makes_a_few_calls_needs_no_book(path: Path, noted: list[Entry]) -> None:
     with open_store(path) as store:
         for _ in range(book.WARM_UP):

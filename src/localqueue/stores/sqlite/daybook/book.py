@@ -30,7 +30,7 @@ WORTH_IT = 8
 MOST_EVENTS = 1024
 """In one generation: posting them is what some call has to wait for."""
 LONG_PAUSE = 1024
-"""Calls until a book is tried again that could not be made."""
+"""Calls until a book is tried again that could not be made, or was of no use many times."""
 LONGEST = 10.0
 """How long notes are taken, in seconds: then one call goes to the tables, and sweeps them. Where it
 is short, who calls a few times and pauses posts each time before it begins."""
@@ -63,7 +63,9 @@ class Daybook:
         self._strangers: list[DaybookFile] = []
         self._is_prepared = False
         """Whether the file is there, and as lasting or as fast as it has to be."""
-        self._warm_up = WARM_UP
+        self._warm_up = self._pause = WARM_UP
+        """Calls that are not noted until it begins; and how many that will be the next time."""
+        self._events = 0
         self._overwrites_lasting = False
         """Whether the generation before this one had to last."""
         self.is_full = False
@@ -74,10 +76,21 @@ class Daybook:
     # --- who has it -----------------------------------------------------------------------------
     def disown(self) -> None:
         """Others may have written since, here or into the tables: only the file knows."""
+        self._learn_from_it()
         self.is_ours = False
         self._start_over(-1, 0.0)
         self._end = 0.0
         self._knowledge = Knowledge(self._db, 0.0)
+
+    def _learn_from_it(self) -> None:
+        """From a generation that ends: little that is noted before others come spares nothing.
+
+        They are at work on the file as well, or much is asked for that cannot be noted.
+        """
+        if self._events >= WORTH_IT:
+            self._pause = WARM_UP
+        elif self._events:
+            self._warm_up, self._pause = self._pause, min(2 * self._pause, LONG_PAUSE)
 
     def _start_over(self, upto: int, since: float) -> None:
         self._entries: list[Entry] = []
@@ -110,9 +123,7 @@ class Daybook:
         """
         if self._entries and self.lasts:
             self._overwrites_lasting = True
-        if 0 < self._events < WORTH_IT:
-            # Others are at work on the file, or much is asked for that cannot be noted.
-            self._warm_up = WARM_UP
+        self._learn_from_it()
         since = self._state.newest
         if only and self.is_ours:
             self._knowledge.go_on(since)

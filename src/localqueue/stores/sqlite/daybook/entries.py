@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
@@ -115,23 +115,30 @@ def has_to_last(data: bytes) -> bool:
     return bool(_HEAD.unpack_from(data, _CHECKSUM.size)[4] & _LASTS)
 
 
-def decode(data: bytes, salt: int, after: int) -> Iterator[tuple[Entry, bool]]:
+def decode(
+    data: bytes, salt: int, after: int, grown: Callable[[int], bytes] | None = None
+) -> Iterator[tuple[Entry, bool]]:
     """The entries from the first that comes after this event; and whether each had to last.
 
-    Those of a call that is not there to its end are left out.
+    Those of a call that is not there to its end are left out. ``grown`` gives at least so many of
+    the bytes, if there are; without it ``data`` is all of them.
     """
     place, expected, before = 0, None, salt
     call: list[tuple[Entry, bool]] = []
-    while place + _CHECKSUM.size + _HEAD.size <= len(data):
+    while True:
+        if place + BEGINNING > len(data) and grown is not None:
+            data = grown(place + BEGINNING)
+        if place + BEGINNING > len(data):
+            return
         (checksum,) = _CHECKSUM.unpack_from(data, place)
         length, seq, at, queue, kind, n = _HEAD.unpack_from(data, place + _CHECKSUM.size)
         end = place + _CHECKSUM.size + _LENGTH.size + length
-        if (
-            end > len(data)
-            or seq <= after
-            or (expected is not None and seq != expected)
-            or crc32(data[place + _CHECKSUM.size : end], before) != checksum
-        ):
+        if seq <= after or (expected is not None and seq != expected):
+            # What is left of an older generation: how long it says to be means nothing.
+            return
+        if end > len(data) and grown is not None:
+            data = grown(end)
+        if end > len(data) or crc32(data[place + _CHECKSUM.size : end], before) != checksum:
             return
         payload = data[place + _CHECKSUM.size + _HEAD.size : end]
         entry = _decode(kind & ~(_LASTS | _MORE), seq, at, queue, n, payload)

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -28,6 +29,7 @@ R = TypeVar("R")
 Verb = Callable[[Transaction], R]
 Undo = Callable[[Any], Verb[Any] | None]
 LARGEST_GROUP = 256
+NOW_AND_THEN = 0.1
 LONGEST_GATHERING = 0.002
 """Seconds that others are waited for at most: those who are about to come are here long before."""
 
@@ -87,6 +89,7 @@ class Call(Generic[R]):
     taken = False
     finished = False
     _awake: threading.Lock | None = None
+    is_of_main_thread = False
     _successor: Call[Any] | None = None
     """Whom its thread wakes when it has been woken itself."""
 
@@ -122,6 +125,7 @@ class Call(Generic[R]):
         return True
 
     def line_up(self) -> None:
+        self.is_of_main_thread = threading.get_ident() == threading.main_thread().ident
         self._awake = threading.Lock()
         self._awake.acquire()
 
@@ -149,10 +153,11 @@ def finish(calls: Sequence[Call[Any]]) -> None:
     """Their answers or errors are final: tell those who wait. Interrupted, do it once more.
 
     Threads wake each other, the first one the second and so on. Woken all at once they would fight
-    for the interpreter's lock, which takes each of them longer than what it came for.
+    for the interpreter's lock, which takes each of them longer than what it came for. The main one
+    comes last: a signal's handler may keep it, and wait for the others.
     """
-    before: Call[Any] | None = None
-    first = None
+    threads: list[Call[Any]] = []
+    last: list[Call[Any]] = []
     for call in calls:
         if call.listener is not None:
             if not call.finished:
@@ -160,15 +165,14 @@ def finish(calls: Sequence[Call[Any]]) -> None:
                 call.finished = True
             continue
         call.finished = True
-        if before is None:
-            first = call
-        else:
-            before._successor = call
-        before = call
-    if first is not None:
-        first.wake()
-        if first.gone:
-            first.wake_successor()
+        (last if call.is_of_main_thread else threads).append(call)
+    threads += last
+    for call, successor in pairwise(threads):
+        call._successor = successor
+    if threads:
+        threads[0].wake()
+        if threads[0].gone:
+            threads[0].wake_successor()
 
 
 class Work(Protocol):
@@ -238,9 +242,9 @@ class GroupCommit:
                 if self._leader is None:
                     self._pass_to_helper()
                 elif gatherer is not None and len(self._waiting) + 1 >= self._expected:
+                    gatherer.wake()
                     # It leads from now on: nobody may take its place any more.
                     self._gatherer = None
-                    gatherer.wake()
                 return
         call.error = StoreClosed("the store was closed")
         self._end(call)
@@ -311,7 +315,10 @@ class GroupCommit:
         if own is None:
             self.let_go(_THE_HELPER)
         else:
-            self._lead(own)
+            try:
+                self._lead(own)
+            finally:
+                self.let_go(own)
 
     def _leads_at_once(self, call: Call[Any]) -> bool:
         with self._mutex:
@@ -326,9 +333,10 @@ class GroupCommit:
             gatherer = self._gatherer
             if gatherer is not None and self._is_last_of_all(call):
                 # Interrupted after any of these steps, the one who gathered leads after all.
-                self._gatherer = None
-                self._waiting.appendleft(gatherer)
+                if gatherer not in self._waiting:
+                    self._waiting.appendleft(gatherer)
                 self._leader = call
+                self._gatherer = None
                 return True
             call.line_up()
             self._waiting.append(call)
@@ -353,7 +361,7 @@ class GroupCommit:
                 has_gathered = True
                 call.wait(min(self._took, LONGEST_GATHERING, call.deadline - time.monotonic()))
             elif not call.wait(call.deadline - time.monotonic()):
-                self._wait_on(call)
+                self._wait_past_deadline(call)
             if call.finished:
                 return False
             with self._mutex:
@@ -366,16 +374,17 @@ class GroupCommit:
                     self._gatherer = None
                     return True
 
-    def _wait_on(self, call: Call[Any]) -> None:
-        """After its deadline: StoreBusy for one that nobody has taken."""
+    def _wait_past_deadline(self, call: Call[Any]) -> None:
+        """StoreBusy for one that nobody has taken; the others have an end."""
         with self._mutex:
             if self._leader is call:
                 return
             if call in self._waiting:
                 self._waiting.remove(call)
                 raise StoreBusy("other threads kept the store busy until the timeout")
-        # Somebody works on it, and has an end.
-        call.wait(threading.TIMEOUT_MAX)
+        # Looked at: a thread that was interrupted twice may have failed to wake this one.
+        while not (call.finished or call.wait(NOW_AND_THEN)):
+            pass
 
     def _leave(self, call: Call[Any]) -> None:
         """Its caller goes without an answer."""
@@ -386,6 +395,9 @@ class GroupCommit:
                     return
         call.gone = True
         call.wake_successor()
+        if self._leader is call and self._group and self._group[0] is call:
+            # It has worked for others, and may not have told them.
+            self._end_all(call, self._group, call.error)
         self.let_go(call)
         if call.finished:
             self._abandoned(call)
@@ -408,20 +420,32 @@ class GroupCommit:
             if self._gathers:
                 self._took = time.monotonic() - began
                 self._expected = len(group) + len(self._waiting)
-            try:
-                if len(group) == 1 and own.listener is None:
-                    # Who would be told is here.
-                    own.finished = True
-                    if own.gone:
-                        self._abandoned(own)
-                else:
-                    self._end_all(own, group, error)
-            finally:
-                self.let_go(own)
+            # Whoever is interrupted before the end of this comes to ``_leave``.
+            if len(group) == 1 and own.listener is None:
+                # Who would be told is here.
+                own.finished = True
+                if own.gone:
+                    self._abandoned(own)
+            else:
+                self._end_all(own, group, error)
+            self.let_go(own)
 
     def _end_all(self, own: Call[Any], group: list[Call[Any]], error: BaseException | None) -> None:
-        """Nobody who was taken is left without an end."""
+        """Nobody who was taken is left without an end, whoever interrupts this."""
         left = [call for call in group if call is not own and not call.finished]
+        try:
+            self._end_left(own, left, group, error)
+        except BaseException:
+            self._end_left(own, left, group, error)
+            raise
+
+    def _end_left(
+        self,
+        own: Call[Any],
+        left: list[Call[Any]],
+        group: list[Call[Any]],
+        error: BaseException | None,
+    ) -> None:
         if isinstance(error, Exception):
             for call in left:
                 call.error = error

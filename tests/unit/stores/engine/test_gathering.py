@@ -43,6 +43,7 @@ class Desk:
         self.opened = threading.Event()
         """Until it is, whoever leads stays at work."""
         self.opened.set()
+        self.fails = False
         self.at_work = self.most_at_work = 0
         self.commits = GroupCommit(self._work, lambda _: None, gathers=gathers)
         self.commits._expected, self.commits._took = expected, took
@@ -74,6 +75,8 @@ class Desk:
             self.led_by.append(threading.get_ident())
             for call in calls:
                 call.answer = call.verb(None)  # type: ignore[arg-type]
+            if self.fails:
+                raise OSError("the disk is gone")
             self.groups.append([call.answer for call in calls])
             assert self.opened.wait(PATIENCE)
             others = [call for call in calls if call is not own]
@@ -271,19 +274,60 @@ def test_one_who_has_gone_wakes_nobody_and_the_next_is_woken_all_the_same() -> N
     assert calls[3].wait(0.0)
 
 
+def test_the_main_thread_is_woken_last_and_keeps_nobody_waiting() -> None:
+    """It may run the handler of a signal, which waits for one of the others."""
+    calls = [Call(partial(_named, name), 0.0, 0.0) for name in "ab"]
+    calls[0].line_up()
+    other = threading.Thread(target=calls[1].line_up)
+    other.start()
+    other.join(SOON)
+
+    finish(calls)
+
+    assert not calls[0].wait(0.0)
+    assert calls[1].wait(0.0)
+    calls[1].wake_successor()
+    assert calls[0].wait(0.0)
+
+
+def test_one_that_nobody_wakes_looks_whether_it_is_finished_after_its_deadline() -> None:
+    desk = Desk()
+    desk.opened.clear()
+    leader = desk.start("a")
+    until(lambda: bool(desk.groups))
+    call = Call(lambda _: "b", 0.0, time.monotonic() + 0.05)
+    follower = threading.Thread(target=desk.commits.run, args=(call,))
+    follower.start()
+    until(lambda: call in desk.commits._waiting)
+    with desk.commits._mutex:
+        # Taken, answered, and forgotten by the one who was to wake it.
+        desk.commits._waiting.remove(call)
+    call.answer, call.finished = "b", True
+
+    follower.join(SOON)
+
+    assert not follower.is_alive()
+    desk.opened.set()
+    leader.join(SOON)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
 @pytest.mark.parametrize("role", ["gathers", "follows", "comes last"])
-def test_an_interrupt_at_any_step_is_for_one_call_and_all_others_are_done_once(role: str) -> None:
+def test_an_interrupt_at_any_step_is_for_one_call_and_all_others_are_done_once(
+    role: str, fails: bool
+) -> None:
     step, interrupted = 0, True
     while interrupted:
-        interrupted = _played(role, step)
+        interrupted = _played(role, step, fails=fails)
         step += 1
 
     assert step > 10
 
 
-def _played(interrupted: str, step: int) -> bool:
+def _played(interrupted: str, step: int, *, fails: bool) -> bool:
     """Three who come one after the other; whether one of them came to the step to interrupt."""
     desk = Desk(expected=3, took=0.02)
+    desk.fails = fails
     answers: dict[str, str] = {}
 
     def run(role: str) -> None:
@@ -293,6 +337,8 @@ def _played(interrupted: str, step: int) -> bool:
             answers[role] = desk.commits.run(desk.call(role))
         except KeyboardInterrupt:
             answers[role] = "interrupted"
+        except OSError:
+            answers[role] = "failed"
         finally:
             sys.settrace(None)
 
@@ -306,10 +352,11 @@ def _played(interrupted: str, step: int) -> bool:
 
     done = Counter(name for group in desk.groups for name in group)
     for role in ("gathers", "follows", "comes last"):
-        assert answers[role] in ((role, "interrupted") if role == interrupted else (role,))
-        assert done[role] == 1 or (role == interrupted and done[role] == 0)
+        own = "failed" if fails else role
+        assert answers[role] in ((own, "interrupted") if role == interrupted else (own,))
+        assert done[role] == (not fails) or (role == interrupted and done[role] == 0)
     assert desk.most_at_work == 1
-    desk.commits._expected = 1
+    desk.commits._expected, desk.fails = 1, False
     assert desk.commits.run(desk.call("later")) == "later"
     return answers[interrupted] == "interrupted"
 

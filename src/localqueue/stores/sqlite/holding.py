@@ -69,17 +69,28 @@ class Holding:
         file = self._file
         if file is not None and not (self._closed or self._doubted) and file.pid == os.getpid():
             # Nobody takes it away from one who writes.
-            if deadline < self._sure_until:
+            now = time.monotonic()
+            if now < self._sure_until:
                 return file
             if file.lock.is_in_place():
-                self._sure_until = deadline + SURE_FOR
+                self._sure_until = now + SURE_FOR
                 return file
-            # Its folder was removed: who opens it now has another lock, and would note beside us.
-            self._doubted = True
+            return self._opened_anew(deadline)
         with self._mutex:
             if self._doubted and self._file is not None and self._unread(deadline):
                 self._doubted = False
                 self._close_file()
+            return self._opened(deadline)
+
+    def _opened_anew(self, deadline: float) -> OpenFile:
+        """Its folder was removed: who opens it now has another lock, and would note beside us."""
+        with self._mutex:
+            if not self._unread(deadline):
+                raise StoreBusy(
+                    f"{self.name}: its folder of locks was removed, and it cannot be opened anew"
+                    " while somebody reads it"
+                )
+            self._close_file()
             return self._opened(deadline)
 
     @contextlib.contextmanager

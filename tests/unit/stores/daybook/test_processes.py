@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from localqueue.errors import StoreError
+from localqueue.errors import StoreBusy, StoreError
 from localqueue.stores.sqlite import connection, holding
 from localqueue.stores.sqlite.companions import Companions
 from localqueue.stores.sqlite.daybook.entries import Entry
@@ -245,7 +246,6 @@ def test_who_notes_while_its_lock_is_removed_and_who_has_another_one_take_nothin
         assert store.check().ok
 
 
-@pytest.mark.usefixtures("watchful")
 def test_who_is_alone_while_its_lock_is_removed_goes_on_with_what_it_has_noted(
     path: Path, store: SQLiteQueueStore, noted: list[Entry]
 ) -> None:
@@ -253,11 +253,40 @@ def test_who_is_alone_while_its_lock_is_removed_goes_on_with_what_it_has_noted(
     leased = lease(store)
     assert noted
     remove_locks(path)
+    # As it is: not with every call.
+    time.sleep(2 * holding.SURE_FOR)
 
     put(store, b"3")
 
+    assert path.with_name(f"{path.name}-run").exists()
     assert ack(store, leased) == [True]
     assert waiting(store) == [b"2", b"3"]
+
+
+@pytest.mark.usefixtures("watchful")
+def test_who_cannot_leave_a_removed_lock_because_somebody_reads_is_busy_and_stores_nothing(
+    path: Path, noting: None
+) -> None:
+    at_it, done = threading.Event(), threading.Event()
+
+    def read(_: object) -> None:
+        at_it.set()
+        assert done.wait(PATIENCE)
+
+    with SQLiteQueueStore(path, durability="relaxed", timeout=0.1) as store:
+        put(store, b"1")
+        reader = threading.Thread(target=runner_of(store).read, args=(read,))
+        reader.start()
+        assert at_it.wait(PATIENCE)
+        remove_locks(path)
+
+        with pytest.raises(StoreBusy, match="folder of locks was removed"):
+            put(store, b"2")
+
+        done.set()
+        reader.join(PATIENCE)
+        put(store, b"3")
+        assert waiting(store) == [b"1", b"3"]
 
 
 def test_who_closes_without_its_lock_leaves_what_it_has_noted_to_the_next(

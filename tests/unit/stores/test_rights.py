@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from localqueue.errors import StoreError
 from localqueue.queue import PersistentQueue
 from tests.unit.stores.phrases import contents, filled, picture
 
@@ -114,7 +115,7 @@ def test_a_folder_that_may_not_be_entered_is_an_error(open_folder: Path) -> None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes files for others")
-def test_what_root_makes_beside_a_file_is_its_owners_who_goes_on_meanwhile(
+def test_a_daybook_that_root_makes_is_the_owners_of_its_file(
     open_folder: Path, noting: None
 ) -> None:
     path = filled(open_folder / "queue.sqlite3", "a")
@@ -123,15 +124,22 @@ def test_what_root_makes_beside_a_file_is_its_owners_who_goes_on_meanwhile(
     with PersistentQueue[str]("jobs", store_path=path) as queue:
         queue.put("by root")
         queue.put("noted by root")
-        beside = ["queue.sqlite3-daybook", "queue.sqlite3-run", "lock", "turn", "users"]
-        found = {one.name: one.stat() for one in open_folder.rglob("*")}
-        assert [(found[name].st_uid, found[name].st_gid) for name in beside] == [
-            (NOBODY, NOBODY)
-        ] * len(beside)
+        for end in ("-wal", "-daybook"):
+            found = path.with_name(f"{path.name}{end}").stat()
+            assert (found.st_uid, found.st_gid) == (NOBODY, NOBODY), end
 
-        assert as_somebody_without_rights(path) == []
 
-        assert [message.value for message in queue.peek(9)][1:] == ["by root", "noted by root", "b"]
+def test_a_link_in_the_place_of_the_folder_of_locks_is_not_followed(tmp_path: Path) -> None:
+    """Whoever put it there would have files made, and later removed, where it leads."""
+    path, elsewhere = tmp_path / "queue.sqlite3", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    path.with_name(f"{path.name}-run").symlink_to(elsewhere)
+
+    with pytest.raises(StoreError, match="is a link"):
+        PersistentQueue[str]("jobs", store_path=path).put("a")
+
+    assert [one.name for one in elsewhere.iterdir()] == ["precious"]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])

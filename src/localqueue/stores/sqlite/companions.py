@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from localqueue.stores.protocol import SIGN_OF_LIFE
-from localqueue.stores.sqlite import owner
 
 try:
     import fcntl
@@ -49,10 +48,11 @@ class Companions:
     def _open_users(self) -> int | None:
         """None when somebody tidied up in between."""
         with contextlib.suppress(FileExistsError):
-            owner.make_folder(self.folder, self.database)
+            self.folder.mkdir(mode=0o700)
+        if self.folder.is_symlink():
+            # Whoever put it there would have us write, and later remove, what is behind it.
+            raise NotADirectoryError(f"{self.folder} is a link: remove it")
         try:
-            if owner.is_root():
-                self._make_for_owner()
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
             user = os.open(self.users, flags, 0o600)
         except FileNotFoundError:
@@ -67,12 +67,6 @@ class Companions:
                 return user
         os.close(user)
         return None
-
-    def _make_for_owner(self) -> None:
-        """What others would find made by root, and could not open."""
-        for path in (self.users, self.lock, self.turn):
-            with contextlib.suppress(FileExistsError):
-                os.close(owner.make_file(path, self.database))
 
     def be_alone(self, user: int) -> bool:
         """Whether nobody else is there; whoever comes then waits until ``leave``.

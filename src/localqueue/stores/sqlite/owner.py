@@ -1,4 +1,4 @@
-"""Whose the files beside a database are: its owner's, also where root makes them.
+"""Whose a daybook is: the owner's of its database, also where root makes it.
 
 SQLite does the same with its -wal. Otherwise who owns the database could not open it any more.
 """
@@ -11,29 +11,6 @@ import stat
 from pathlib import Path
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-_FOLDER = (
-    os.O_RDONLY
-    | getattr(os, "O_DIRECTORY", 0)
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
-
-
-def is_root() -> bool:
-    return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
-def make_folder(folder: Path, database: Path) -> None:
-    """FileExistsError when it is there."""
-    folder.mkdir(mode=0o700)
-    if is_root():
-        # Somebody may have removed it already, as its last user.
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(folder, _FOLDER)
-            try:
-                _give(descriptor, database)
-            finally:
-                os.close(descriptor)
 
 
 def make_file(path: Path, database: Path) -> int:
@@ -53,7 +30,7 @@ def may_be_read_like(descriptor: int, database: Path) -> None:
 
 
 def _give(descriptor: int, database: Path) -> None:
-    if is_root():
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
         # Where even root may not do that, as in some containers, it stays as it is.
         with contextlib.suppress(OSError):
             found = database.stat()

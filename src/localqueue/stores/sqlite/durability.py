@@ -60,15 +60,18 @@ def _write_behind() -> Callable[[int, int, int, int], int] | None:
 
 
 def prepare_to_write() -> None:
-    """Load what ``Wal.start_writing`` needs, before somebody holds a lock and needs it."""
+    """Load what ``Placed.start_writing`` needs, before somebody holds a lock and needs it."""
     _write_behind()
 
 
-def _start_writing(descriptor: int) -> None:
+def _start_writing(descriptor: int) -> bool:
+    """Whether there is a way to ask for it."""
     call = _write_behind()
-    if call is not None:
-        # What fails here, the sync meets again.
-        call(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
+    if call is None:
+        return False
+    # What fails here, the sync meets again.
+    call(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
+    return True
 
 
 SYNCS_ITSELF = sys.platform == "darwin" or hasattr(os, "fdatasync")
@@ -127,8 +130,8 @@ class Placed:
         Who syncs the file finds the disk at work already. Who makes a checkpoint waits until all
         of the -wal is on the disk: begun only then, that is most of what a checkpoint takes.
         """
-        _start_writing(self.descriptor)
-        self._begun = time.perf_counter()
+        if _start_writing(self.descriptor):
+            self._begun = time.perf_counter()
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, _CLOSED

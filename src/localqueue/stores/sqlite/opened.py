@@ -291,7 +291,7 @@ class OpenFile:
             self.wal.make_ready(FULL_WAL)
 
     def write_behind(self) -> None:
-        """For commits that nobody syncs, without the lock: see ``Wal.start_writing``."""
+        """For commits that nobody syncs, without the lock: see ``Placed.start_writing``."""
         if self._commits % WRITE_BEHIND == 0:
             self.wal.start_writing()
 

@@ -95,7 +95,11 @@ def test_every_entry_is_read_as_it_was_written(entries: list[Entry], lasts: bool
 def test_a_book_that_is_read_in_parts_has_the_same_entries(
     entries: list[Entry], at_first: int
 ) -> None:
-    data = b"".join(written(entries)) + bytes(100)
+    before, data = encode_call(entries, SALT, lasts=False)
+    _, rest = encode_call(
+        [entries[-1]._replace(seq=entries[-1].seq + size(entries[-1]))], before, lasts=False
+    )
+    data += rest + bytes(100)
     asked: list[int] = []
 
     def grown(n: int) -> bytes:
@@ -104,7 +108,7 @@ def test_a_book_that_is_read_in_parts_has_the_same_entries(
 
     found = [plain(entry) for entry, _ in decode(data[:at_first], SALT, 0, grown)]
 
-    assert found == [plain(entry) for entry in entries]
+    assert found[:-1] == [plain(entry) for entry in entries]
     assert all(n <= len(data) for n in asked)
 
 

@@ -151,8 +151,9 @@ def test_a_quick_disk_is_given_a_moment_and_a_slow_one_is_waited_for_at_once(
     begun: list[float] = []
     waited: list[float] = []
 
-    def begin(_: int) -> None:
+    def begin(_: int) -> bool:
         begun.append(time.perf_counter())
+        return True
 
     def wait(_: int) -> None:
         waited.append(time.perf_counter())

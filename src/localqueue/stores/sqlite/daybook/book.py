@@ -39,7 +39,7 @@ is short, who calls a few times and pauses posts each time before it begins."""
 class Daybook:
     """The book of a file, as one process has it.
 
-    ``first_seq`` is for everybody; all else belongs to the one who holds the lock.
+    ``is_ahead_of`` is for everybody; all else belongs to the one who holds the lock.
     """
 
     def __init__(
